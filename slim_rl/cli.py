@@ -96,7 +96,7 @@ def _run(name: str, options: list[str], command_line: str, prefix: str) -> None:
     from slim_rl.formats import without_passwords
 
     screen.show_warnings_as_sentences(prefix)
-    screen.config_in_hand(options)
+    screen.remember_config(options)
     try:
         load(name)(options, prog_name=f"slim-rl {name}", obj=without_passwords(command_line))
     except (SlimError, ModuleNotFoundError, OSError) as error:

@@ -64,7 +64,7 @@ sees 'Cannot read the config matching_locl.*matching_local'
 
 step "what a config pays"
 run slim-rl lab incentives matching_local --games 100 --questions 1,4 --output-dir paid
-sees 'Asking pays from the first question'
+sees 'Asking raises the reward'
 has paid/incentives.json paid/incentives.png
 
 if with local; then

@@ -105,7 +105,7 @@ def test_it_is_evaluated_and_reported(tmp_path: Path) -> None:
 
 
 def test_what_it_cannot_tell_is_said_in_a_sentence() -> None:
-    with pytest.raises(ConfigError, match="nothing to judge a config by"):
+    with pytest.raises(ConfigError, match="no scripted players, frontier or references"):
         incentives.measure(config(), num_games=2)
 
 

@@ -1,4 +1,4 @@
-"""From dialogue logs to figures, numbers and a report: `analyze(log_dirs, output_dir)`."""
+"""Analysis of dialogue logs: `analyze(log_dirs, output_dir)` writes figures, numbers and a report."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ MAX_DIALOGUES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What an analysis found and wrote.
+    """Results of an analysis and the files it wrote.
 
     Attributes:
-        results: every number, as in summary.json (NaN where that has null).
-        report, summary: the files' paths.
-        figures: name -> path of the PNG; an SVG of the same name lies beside it.
+        results: all numbers, as in summary.json (NaN for its null).
+        report, summary: paths of the files.
+        figures: path of each PNG, by name; an SVG of the same name is next to it.
     """
 
     results: dict[str, Any]
@@ -47,18 +47,18 @@ def analyze(
     """Reads all dialogue logs at or below `log_dirs`; writes report.html, summary.json and the figures to `output_dir`.
 
     Args:
-        seed: of the permutation tests and of the choice of dialogues to read in the report.
-        max_dialogues: dialogues in the viewer; the figures and tables count all.
-        references: DialOp's file of human games, for a reference line.
-        tokenizer: a model folder, to show tokens as text where the log holds token ids.
-        overwrite: whether a report of other logs in `output_dir` may be replaced. One of the same logs always may.
-        price: question cost in reward, for sections that other packages add (`sections.register`).
-        paper: write each table as CSV, LaTeX and Markdown too, and each figure as PDF.
-        command: how this was called, for the record.
+        seed: seed of the permutation tests and of the sample of dialogues in the report.
+        max_dialogues: maximum number of dialogues in the viewer; figures and tables use all.
+        references: DialOp's file of human games, for a reference line; None: no such line.
+        tokenizer: model folder, to show logged token ids as text; None: the policy's, if it is found.
+        overwrite: whether a report on other logs in `output_dir` may be replaced; one on the same logs always may.
+        price: question cost in reward, for sections of other packages (`sections.register`).
+        paper: whether to write each table as CSV, LaTeX and Markdown, too, and each figure as PDF.
+        command: command line of this call, for the record.
 
     Raises:
-        DataError: there is no dialogue to analyse, `references` or `tokenizer` cannot be used, or `output_dir` holds the report of
-            other logs.
+        DataError: there is no dialogue, `references` or `tokenizer` cannot be used, or `output_dir` holds a report on other
+            logs.
     """
     from slim_rl import __version__
     from slim_rl.analysis import references as lines
@@ -74,7 +74,7 @@ def analyze(
 
     output_dir = Path(output_dir)
     logs = sorted({os.path.relpath(Path(log).resolve(), output_dir.resolve()) for log in log_dirs})
-    log_files(*log_dirs)  # a folder of logs that does not exist is said first
+    log_files(*log_dirs)  # raises first if a folder is missing
     if not overwrite:
         _check_output(output_dir, logs)
     decode = viewer.token_decoder(tokenizer) if tokenizer else None
@@ -107,15 +107,15 @@ def analyze(
 
 
 def _check_output(folder: Path, logs: Sequence[str]) -> None:
-    """Raises DataError if the folder holds a report, unless its summary.json says that it is of the same logs (as paths from there)."""
+    """Raises DataError if the folder holds a report on other logs, according to its summary.json (relative paths)."""
     if not any((folder / name).exists() for name in ("report.html", "summary.json")):
         return
     try:
-        made_of = orjson.loads((folder / "summary.json").read_bytes())["logs"]
+        previous = orjson.loads((folder / "summary.json").read_bytes())["logs"]
     except (OSError, ValueError, LookupError, TypeError):
-        made_of = None
-    if made_of != list(logs):
+        previous = None
+    if previous != list(logs):
         raise DataError(
-            f"{folder} holds the report of other logs: name another folder with --output, or replace it with --overwrite "
-            "(in Python, overwrite=True)."
+            f"{folder} holds a report on other logs. Name another folder with --output, or replace it with --overwrite (in Python, "
+            "overwrite=True)."
         )

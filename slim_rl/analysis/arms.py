@@ -1,12 +1,12 @@
-"""Runs grouped into arms, the one way that every page groups them.
+"""Grouping of runs into arms, the same on every page.
 
 Invariants:
-    Runs are seeds of one arm only if their settings are equal except the seed (`config.learned`).
-    Each other run of that name is an arm of its own, named by what differs.
+    Runs are seeds of one arm only if their settings are equal except for the seed (`config.learned`).
+    Any other run with that arm's name becomes a separate arm, named by the keys that differ.
     One seed of an arm counts once.
     No dialogue is left out: a run that is not pooled keeps its dialogues, under another arm's name.
 
-Logs older than these settings are compared by the policy that began each run.
+Logs without settings are grouped by the initial policy of each run.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from slim_rl.config.learned import SEED
 from slim_rl.formats import listed
 
 TRAIN = "train"
-TREATMENT = "shy"  # the arm the others are compared with, where there is one
+TREATMENT = "shy"  # default arm to compare the others with
 UNIT = ["arm", "run", "folder"]
-_NAMED = 2  # differing keys in an arm's name
+_NAMED = 2  # maximum number of differing keys in an arm's name
 _PLAYED = ("game.", "partner.", "limits.", "policy.", "train.reward", SEED)  # settings of an evaluation
 _PARTS = re.compile(r"([0-9]+)|([^0-9]+)")
 
@@ -35,7 +35,7 @@ Names = Mapping[tuple[str, str, str], str]
 
 
 def order_arms(arms: Iterable[str], treatment: str = TREATMENT) -> list[str]:
-    """Returns the treatment first, then by name, numbers in it by their size: asks_2 before asks_108."""
+    """Returns the arms, the treatment first, then by name, with numbers in numeric order: asks_2 before asks_108."""
 
     def key(arm: str) -> tuple[bool, list[tuple[bool, int, str]]]:
         return arm != treatment, [(bool(number), int(number or 0), word) for number, word in _PARTS.findall(arm)]
@@ -44,19 +44,19 @@ def order_arms(arms: Iterable[str], treatment: str = TREATMENT) -> list[str]:
 
 
 def units_of(frame: pd.DataFrame) -> pd.DataFrame:
-    """Returns one row per arm, run and folder of a log's frame: what tells the run's arm, and how far it came."""
+    """Returns one row per arm, run and folder of a log's frame: settings, policy, environment, last step and size."""
     train = frame[frame["phase"] == TRAIN]
     rows = []
     for part, trained in ((frame.drop(train.index), False), (train, True)):
         grouped = part.groupby(UNIT, observed=True, sort=False)
         last, steps = grouped[["settings", "environment"]].last(), grouped["step"].max()
         rows.append(last.assign(policy=grouped["policy"].first(), step=steps, size=grouped.size(), trained=trained))
-    found = pd.concat(rows)
-    return found[~found.index.duplicated(keep="last")].sort_index().reset_index().astype(dict.fromkeys(UNIT, str))
+    units = pd.concat(rows)
+    return units[~units.index.duplicated(keep="last")].sort_index().reset_index().astype(dict.fromkeys(UNIT, str))
 
 
 def pooled(units: pd.DataFrame) -> tuple[Names, list[str]]:
-    """Returns the arm of each unit, and sentences on what was not pooled."""
+    """Returns the arm of each unit, and sentences on runs that were not pooled."""
     names: dict[tuple[str, str, str], str] = {}
     apart: list[str] = []
     trained = units[units["trained"]]
@@ -64,7 +64,7 @@ def pooled(units: pd.DataFrame) -> tuple[Names, list[str]]:
         for arm, rows in part.groupby("arm", observed=True):
             names |= _of_arm(str(arm), rows, apart)
     of_run = {key[:2]: names[key] for key in map(tuple, trained[UNIT].itertuples(index=False))}
-    for key in names:  # held-out games that a run played in another folder
+    for key in names:  # held-out games of a run that are logged in another folder
         if key[:2] in of_run and not (trained[UNIT] == key).all(axis=1).any():
             names[key] = of_run[key[:2]]
     return names, apart
@@ -103,13 +103,13 @@ def _of_arm(arm: str, rows: pd.DataFrame, apart: list[str]) -> Iterator[tuple[tu
 
 
 def _settings(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what must be equal in runs of one arm, and the seed."""
-    found: dict[str, Any] = orjson.loads(row["settings"])
+    """Returns the settings that must be equal in runs of one arm, and the seed."""
+    settings: dict[str, Any] = orjson.loads(row["settings"])
     if not row["trained"]:
-        found = {key: value for key, value in found.items() if key.startswith(_PLAYED)}
-    if not row["trained"] or not found:
-        found["policy"] = str(row["policy"])
-    return {**found, "environment": str(row["environment"])}
+        settings = {key: value for key, value in settings.items() if key.startswith(_PLAYED)}
+    if not row["trained"] or not settings:
+        settings["policy"] = str(row["policy"])
+    return {**settings, "environment": str(row["environment"])}
 
 
 def _differing(kinds: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -118,7 +118,7 @@ def _differing(kinds: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _value(kind: Mapping[str, Any], key: str) -> Any:
-    """Returns the value of a key; its default where the log has no other."""
+    """Returns the value of a key; its default if the log does not have it."""
     if key in kind:
         return kind[key]
     try:

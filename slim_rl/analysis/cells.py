@@ -1,4 +1,4 @@
-"""The numbers of an evaluation's cells, each once: the terminal's tables, CSV, JSON and the benchmark's scores are made of these.
+"""Numbers of an evaluation's cells, from which terminal tables, CSV, JSON and the benchmark's scores are made.
 
 Every interval is over games.
 """
@@ -22,7 +22,7 @@ Cells = Mapping[str, Sequence[Dialogue]]
 
 @dataclass(frozen=True, slots=True)
 class CellNumber:
-    """The mean of one measure in one cell; `heading`: as a table calls it."""
+    """Mean of one measure in one cell; `heading` is its name in tables."""
 
     cell: str
     measure: Measure
@@ -30,14 +30,14 @@ class CellNumber:
     mean: Estimate
 
     def as_row(self) -> dict[str, Any]:
-        """Flat, for CSV and JSON."""
+        """Returns a flat row for CSV and JSON."""
         mean = self.mean
         numbers = {"value": mean.value, "low": mean.low, "high": mean.high, "dialogues": mean.n, "games": mean.clusters}
         return {"cell": self.cell, "measure": self.measure.name, "title": self.heading, **numbers}
 
 
 def measured_cells(cells: Cells, measures: Sequence[Measure] | None = None) -> Iterator[CellNumber]:
-    """The measures of each cell, measure by measure; those of a command's table by default."""
+    """Yields each measure's mean in each cell; by default the measures of a command's table."""
     frames = {name: _by_game(dialogues) for name, dialogues in cells.items()}
     for measure in measures or shown_in("table"):
         for name, data in frames.items():
@@ -45,12 +45,12 @@ def measured_cells(cells: Cells, measures: Sequence[Measure] | None = None) -> I
 
 
 def reliability_of_cells(cells: Cells, success: float | None = None) -> Iterator[CellNumber]:
-    """Where games were played several times, how steady each cell is: pass^k, the chance that all of k trials of a game succeed
-    (τ-bench, Yao et al. 2024), for k = 2, 4, 8, ... and for all trials of a game.
+    """Yields each cell's pass^k: the probability that all of k trials of a game succeed (τ-bench, Yao et al. 2024).
+
+    k is 2, 4, 8, ... and the number of trials per game. Yields nothing if each game was played once.
 
     Args:
-        success: the reward from which a dialogue is a success, and then pass^1 is among the numbers; None: where it was agreed, whose
-            share of all dialogues `measured_cells` has.
+        success: reward from which a dialogue is a success; pass^1 is then included. None: an agreed dialogue is a success.
     """
     agreed = MEASURES["agreed"]
     succeeded = {}
@@ -58,11 +58,11 @@ def reliability_of_cells(cells: Cells, success: float | None = None) -> Iterator
         data = _by_game(dialogues)
         passed = data["agreed"] if success is None else data["reward"] >= success
         succeeded[name] = passed.groupby(level=["game_id", "seat"]).agg(["sum", "count"])
-    most = max((int(games["count"].max()) for games in succeeded.values() if len(games)), default=0)
-    if most < 2:
+    trials = max((int(games["count"].max()) for games in succeeded.values() if len(games)), default=0)
+    if trials < 2:
         return
-    powers = (2**i for i in range(most.bit_length()))
-    for k in dict.fromkeys((*(k for k in powers if k > 1 or success is not None), most)):
+    powers = (2**i for i in range(trials.bit_length()))
+    for k in dict.fromkeys((*(k for k in powers if k > 1 or success is not None), trials)):
         for name, games in succeeded.items():
             games = games[games["count"] >= k]
             share = comb(games["sum"].to_numpy(float), k) / comb(games["count"].to_numpy(float), k)
@@ -80,4 +80,5 @@ def _number(cell: str, measure: Measure, heading: str, column: pd.Series) -> Cel
 
 
 def mean_of(values: pd.Series, games: Any, measure: Measure) -> Estimate:
+    """Returns the mean of a measure's values, with an interval over games."""
     return clustered_mean(values, games, measure.bounded, measure.signed, measure.ceiling)

@@ -1,12 +1,12 @@
-"""How every figure looks, and how one becomes a file: the same bytes for the same numbers.
+"""Style of all figures, and their export: the same bytes for the same numbers.
 
-Colours are Okabe and Ito's, which the colour-blind tell apart; an arm has one colour in every figure.
+Colours are Okabe and Ito's, chosen for the colour-blind; an arm has one colour in every figure.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import cycle
 from typing import Any
@@ -29,7 +29,6 @@ ARM_COLOURS = {
     "frozen_policy": "#009E73",
 }
 SPARE_COLOURS = ("#E69F00", "#56B4E9", "#8C6D31", "#882255", "#117733", "#332288")
-# After the last again from the first
 KIND_COLOURS = ("#0072B2", "#56B4E9", "#E69F00", "#B8B8B8", "#009E73", "#CC79A7", "#8C6D31", "#882255")
 STOP_COLOURS = {
     "agreed": "#009E73",
@@ -44,7 +43,7 @@ STOP_COLOURS = {
 INK, SOFT, FAINT = "#222222", "#6B6B6B", "#E4E4E4"
 STYLE: Any = {
     "font.family": "DejaVu Sans",
-    "font.size": 9,  # of every word in every figure; pages show figures at their own size
+    "font.size": 9,  # of all text; pages show figures at their natural size
     "axes.titlesize": 9,
     "axes.labelsize": 9,
     "xtick.labelsize": 9,
@@ -70,14 +69,14 @@ STYLE: Any = {
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
     "savefig.dpi": 160,
-    "text.parse_math": False,  # a name may hold a dollar
-    "svg.fonttype": "path",  # the same letters on every machine
-    "svg.hashsalt": "slim_rl",  # the same file from the same numbers
+    "text.parse_math": False,  # a name may contain a dollar sign
+    "svg.fonttype": "path",  # independent of the machine's fonts
+    "svg.hashsalt": "slim_rl",  # reproducible ids
 }
 
 
 class Percent(Formatter):
-    """Ticks of a share: as many decimals as tell all of them exactly, and none for what no share can be."""
+    """Ticks of a share, with as few decimals as all of them allow; none outside 0 to 100%."""
 
     def set_locs(self, locs: Any) -> None:
         super().set_locs(locs)
@@ -91,7 +90,7 @@ class Percent(Formatter):
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Gives all figures their look, from matplotlib's own defaults and no user's matplotlibrc; draw and save inside it."""
+    """Applies the style on top of matplotlib's defaults, ignoring a user's matplotlibrc; draw and save inside it."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)
@@ -99,8 +98,9 @@ def style() -> Iterator[None]:
 
 
 def to_bytes(figure: Figure, *forms: str) -> list[bytes]:
-    """The figure as files of these forms ("png", "svg", "pdf"); the same bytes for the same figure. Everything is placed once: saving
-    it to two files would do it twice.
+    """Returns the figure as files of these forms ("png", "svg", "pdf"); the same bytes for the same figure.
+
+    The layout is computed once for all forms.
     """
     if (engine := figure.get_layout_engine()) is not None:
         engine.execute(figure)
@@ -110,7 +110,7 @@ def to_bytes(figure: Figure, *forms: str) -> list[bytes]:
 
 
 def _print(figure: Figure, form: str) -> bytes:
-    """One file. `Figure.savefig` would draw everything once more, to look for what a figure that is laid out no longer needs."""
+    """Returns one file. `Figure.savefig` would draw everything twice, which a figure with a finished layout does not need."""
     file = io.BytesIO()
     if form == "png":
         FigureCanvasAgg(figure).print_png(file)
@@ -124,7 +124,7 @@ def _print(figure: Figure, form: str) -> bytes:
 def panels(
     number: int, columns: int, width: float, height: float, margin: tuple[float, float] = (0, 0), sharey: bool = True
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of `number` panels, each `width` by `height` inches, at most `columns` in a row."""
+    """Returns a figure of `number` panels, each `width` by `height` inches, at most `columns` per row."""
     columns = min(columns, number)
     rows = -(-number // columns)
     figure = Figure(figsize=(width * columns + margin[0], height * rows + margin[1]))
@@ -135,17 +135,43 @@ def panels(
 
 
 def colours(arms: Sequence[str]) -> dict[str, str]:
+    """Returns a colour per arm."""
     spare = cycle(SPARE_COLOURS)
     return {arm: ARM_COLOURS.get(arm) or next(spare) for arm in arms}
 
 
 def legend(figure: Figure, entries: dict[str, str]) -> None:
-    """A legend above the figure: name -> colour."""
+    """Adds a legend above the figure: name -> colour."""
     handles = [matplotlib.patches.Patch(color=colour, label=short_words(name)) for name, colour in entries.items()]
     figure.legend(handles=handles, loc="outside upper left", ncols=min(6, len(handles)), handlelength=1)
 
 
 def short_words(name: str) -> str:
-    """A name as words, cut where it would not fit."""
+    """Returns a name as words, at most 28 characters."""
     text = words(name)
     return text if len(text) <= 28 else text[:27] + "…"
+
+
+def draw_levels(ax: Axes, lines: Mapping[str, float]) -> list[tuple[float, str, str]]:
+    """Draws levels that lie near the plotted data, as dotted lines. Returns their labels, for `label_ends`."""
+    low, high = ax.get_ylim()
+    near = {name: value for name, value in lines.items() if low - 0.12 <= value <= high + 0.12}
+    for value in near.values():
+        ax.axhline(value, color=SOFT, linewidth=0.9, linestyle=(0, (1, 2)), zorder=1)
+    return [(value, f"{short_words(name)} {value:.2f}", SOFT) for name, value in near.items()]
+
+
+def label_ends(ax: Axes, ends: list[tuple[float, str, str]]) -> None:
+    """Labels each line right of the panel; labels of lines that end close together are moved apart."""
+    low, high = ax.get_ylim()
+    gap = 0.065 * (high - low)
+    ends = sorted(ends)
+    places = [y for y, *_ in ends]
+    for _ in range(100):
+        for i in range(len(places) - 1):
+            short = gap - (places[i + 1] - places[i])
+            if short > 1e-12:
+                places[i], places[i + 1] = places[i] - short / 2, places[i + 1] + short / 2
+    for place, (_, label, colour) in zip(places, ends, strict=True):
+        where: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
+        ax.annotate(label, (1.0, place), (4, 0), color=colour, annotation_clip=False, **where)

@@ -1,7 +1,7 @@
-"""A run while it goes on, from its dialogue log alone: its numbers, and the page that shows them.
+"""Live view of a running run, from its dialogue log alone: its numbers and its page.
 
-The invariant: a look reads only what is new in the log, for about half a second at most, and nothing is computed unless there was something.
-So a log of hours costs a look no more than one of minutes; until all of it is read the page says how much is.
+Invariant: an update reads only new lines of the log, for at most about half a second, and computes nothing without them. Its cost
+does not grow with the log; until the log is read completely, the page states the progress.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from slim_rl.errors import DataError
 from slim_rl.formats import count, plain, words
 from slim_rl.runs import configuration, log_folder_of
 
-READING_SECONDS = 0.5  # of processor time, at a look
+READING_SECONDS = 0.5  # processor time per update
 QUIET_SECONDS = 300.0
 LAST_FAILURES = 5
 FIGURES = ("training", "measures", "question_kinds", "stop_reasons")
 METHOD = (
-    "From the dialogue log alone, as far as it is written. Means are of dialogues that did not fail, with 95% intervals over games. A step's "
+    "Source: the dialogue log as written so far. Means are over dialogues that did not fail, with 95% intervals over games. A step's "
     "dialogues are logged when all of them have ended."
 )
 
 
 class LiveRun:
-    """A run that is watched.
+    """Watched run.
 
     Attributes:
-        log: what was read; None before the first dialogue.
-        numbers: of it, as the report's tables and figures read them.
-        version: changes whenever anything that is shown does.
+        log: dialogues read so far; None before the first.
+        numbers: numbers for the report's tables and figures.
+        version: counter that grows when anything shown changes.
 
     Args:
-        run: its folder, or that of its dialogue log, or a file of it; it need not be there yet.
-        shown: dialogues that can be read on the page: the newest.
-        quiet_seconds: a log that has not grown for so long may be a finished run's.
+        run: folder of the run or of its dialogue log, or a log file; it need not exist yet.
+        shown: maximum number of dialogues on the page, the newest.
+        quiet_seconds: time without new lines after which the run may have ended.
     """
 
     def __init__(self, run: Path, shown: int = 100, quiet_seconds: float = QUIET_SECONDS) -> None:
@@ -63,14 +63,14 @@ class LiveRun:
         self._quiet = False
 
     def look(self, all_of_it: bool = False) -> bool:
-        """Reads what is new, as much as there is time for or all of it; whether anything that is shown has changed."""
+        """Reads new lines, for `READING_SECONDS` or all of them. Returns True if anything shown has changed."""
         if self._reader is None or self.log is None:
-            self._reader = Reader([self._place()])
+            self._reader = Reader([self._log_path()])
         try:
             grown = self._reader.more(math.inf if all_of_it else READING_SECONDS)
             if grown:
                 self.log = self._reader.log()
-        except DataError:  # there is no log yet, or no dialogue in it; or it is being started over
+        except DataError:  # no log or no dialogue yet, or the run starts over
             grown, self.log = self.log is not None, None
         if grown:
             self.numbers = _numbers(self.log) if self.log is not None else {}
@@ -81,24 +81,24 @@ class LiveRun:
         return changed
 
     def forget(self) -> None:
-        """Reads the log from its start at the next look: it changed while it was read."""
+        """Makes the next `look` read the log from its beginning, after it changed during a read."""
         self._reader, self.log, self.numbers = None, None, {}
         self.version += 1
 
     @property
     def behind(self) -> bool:
-        """Whether some of the log is still to be read."""
-        read, there = self._read()
-        return read < there and not any(file.torn for file in (self.log.files if self.log is not None else ()))
+        """True if part of the log is not read yet."""
+        read, size = self._progress_bytes()
+        return read < size and not any(file.incomplete for file in (self.log.files if self.log is not None else ()))
 
     def sentences(self) -> list[str]:
-        """How the run stands."""
+        """Returns the state of the run, in sentences."""
         if self.log is None:
-            return [f"There is no dialogue in {self._place()} yet: this waits for the first step's."]
+            return [f"Waiting for the dialogues of the first step in {self._log_path()}."]
         return [*self._progress(self.log), *_failures(self.log.frame), *_spend(self.log.frame)]
 
     def page(self, seconds: float) -> str:
-        """The page as HTML, which asks every so many seconds for its next version."""
+        """Returns the page as HTML, which polls for the next version every `seconds`."""
         common: dict[str, Any] = {
             "title": f"Run {words(self._name())}",
             "sentences": self.sentences(),
@@ -109,7 +109,7 @@ class LiveRun:
         if self.log is None:
             return Page(figures=(), sections={}, **common).html()
         tables = Tables(self.numbers)
-        held_out = tables.checkpoints(least=1)
+        held_out = tables.checkpoints(minimum=1)
         plots = {name: PLOTS[name] for name in FIGURES}
         sections = {"Held-out games": [held_out] if held_out.rows else [], "Failures": _failure_tables(self.log)}
         last = viewer.collect(self.log, self.shown, last=True)
@@ -118,7 +118,7 @@ class LiveRun:
             tables=[tables.training()],
             sections={name: parts for name, parts in sections.items() if parts},
             warnings=self.log.warnings,
-            sample=f"The last {len(last['dialogues']):,} of {count(len(self.log.frame), 'dialogue')}, the newest first.",
+            sample=f"The last {len(last['dialogues']):,} of {count(len(self.log.frame), 'dialogue')}, newest first.",
             dialogues={
                 **last,
                 "kinds": self.numbers["question_kinds"],
@@ -128,13 +128,13 @@ class LiveRun:
             **common,
         ).html()
 
-    def _read(self) -> tuple[int, int]:
+    def _progress_bytes(self) -> tuple[int, int]:
         return self._reader.progress if self._reader is not None else (0, 0)
 
-    def _place(self) -> Path:
-        """The log's folder; of a run's own folder the one that its configuration names."""
-        found = configuration(self.run / "config.yaml") if self.run.is_dir() else None
-        self._config = parse_config(found) if found is not None else None
+    def _log_path(self) -> Path:
+        """Returns the log's folder: the one that the run's configuration names, else the path itself."""
+        settings = configuration(self.run / "config.yaml") if self.run.is_dir() else None
+        self._config = parse_config(settings) if settings is not None else None
         return log_folder_of(self.run, self._config) if self._config is not None else self.run
 
     def _name(self) -> str:
@@ -145,19 +145,18 @@ class LiveRun:
         frame = log.frame
         train = frame[frame["phase"] == TRAIN]
         held_out = len(frame) - len(train)
-        parts = [count(len(train), "dialogue") + " of training"] if len(train) else []
-        parts += [count(held_out, "held-out one" if parts else "held-out dialogue")] if held_out else []
-        played = " and ".join(parts)
-        said = [
-            f"{played}{self._step(train)}; the last was logged at {time.strftime('%H:%M:%S %Z', time.localtime(_last_written(log)))}."
+        parts = [count(len(train), "training dialogue")] if len(train) else []
+        parts += [count(held_out, "held-out dialogue")] if held_out else []
+        sentences = [
+            f"{' and '.join(parts)}{self._step(train)}; last logged at {time.strftime('%H:%M:%S %Z', time.localtime(_last_written(log)))}."
         ]
-        read, there = self._read()
-        if self.behind and read < 0.99 * there:
-            said.append(f"So far {100 * read / there:.0f}% of the log is read.")
+        read, size = self._progress_bytes()
+        if self.behind and read < 0.99 * size:
+            sentences.append(f"{100 * read / size:.0f}% of the log is read so far.")
         if self._quiet:
             minutes = count(round(self.quiet_seconds / 60), "minute")
-            said.append(f"Nothing was logged for more than {minutes}: the run has ended, or it waits.")
-        return said
+            sentences.append(f"Nothing was logged for more than {minutes}: the run has ended, or it is waiting.")
+        return sentences
 
     def _step(self, train: pd.DataFrame) -> str:
         if not train["step"].notna().any():
@@ -166,13 +165,13 @@ class LiveRun:
         return f", {step} of {count(config.train.steps, 'step')}" if config else f", {count(step, 'step')}"
 
 
-# -- what its log shows
+# -- numbers from the log
 
 
 def _last_written(log: Log) -> float:
     times = [0.0]
     for file in log.files:
-        with suppress(OSError):  # it may have gone
+        with suppress(OSError):  # the file may have been removed
             times.append(file.path.stat().st_mtime)
     return max(times)
 
@@ -182,30 +181,30 @@ def _failures(frame: pd.DataFrame) -> list[str]:
     if failed.empty:
         return ["No dialogue failed."]
     reasons = failed["stop_reason"].astype(str).value_counts()
-    told = ", ".join(f"{count} × {words(reason)}" for reason, count in reasons.items())
-    return [f"{count(len(failed), 'dialogue')} failed ({plain(len(failed) / len(frame), share=True)}): {told}."]
+    counts = ", ".join(f"{count} × {words(reason)}" for reason, count in reasons.items())
+    return [f"{count(len(failed), 'dialogue')} failed ({plain(len(failed) / len(frame), share=True)}): {counts}."]
 
 
 def _spend(frame: pd.DataFrame) -> list[str]:
     cost = frame["cost_usd"].dropna()
     if cost.empty:
         return []
-    return [f"The partner's calls in these dialogues cost ${cost.sum():.2f}, ${cost.mean():.4f} a dialogue."]
+    return [f"API calls in these dialogues cost ${cost.sum():.2f}, ${cost.mean():.4f} per dialogue."]
 
 
 def _failure_tables(log: Log) -> list[Table]:
-    """The last failures, with what went wrong."""
+    """Returns a table of the last failures and their errors."""
     last = viewer.newest(log.frame[log.frame["failed"]], LAST_FAILURES)
     columns = [
         prose("phase"),
         Column("step", lambda row: plain(row["step"]) if pd.isna(row["step"]) else f"{row['step']:.0f}"),
         prose("game_id", "game"),
         Column("reason", lambda row: words(row["stop_reason"]), prose=True),
-        prose("said", "what went wrong"),
+        prose("error"),
     ]
-    said = [read_dialogue(log, row).get("failure") or "" for row in last.itertuples()]
-    rows = last.assign(said=said).to_dict("records")
-    table = Table(f"The last {count(len(rows), 'failed dialogue')}, the newest first.", columns, rows)
+    errors = [read_dialogue(log, row).get("failure") or "" for row in last.itertuples()]
+    rows = last.assign(error=errors).to_dict("records")
+    table = Table(f"The last {count(len(rows), 'failed dialogue')}, newest first.", columns, rows)
     return [table] if rows else []
 
 

@@ -1,9 +1,9 @@
-"""Dialogue logs as one tidy frame: one row a dialogue, flat numbers only, every line of every file accounted for.
+"""Dialogue logs as one frame, one row per dialogue.
 
-The invariant: a line is counted once, as a dialogue or as one of the reasons it is not (torn, unreadable, foreign,
-repeated), and all of these counts reach the report. A file is read as a stream; of each line only a row of
-numbers and its place in the file are kept, from where the dialogue can be read again (`read_dialogue`). Of a file that grows only
-what is new is read (`Reader`).
+Invariants:
+    A line is counted once: as a dialogue, or as incomplete, unreadable, foreign or repeated. All counts reach the report.
+    A file is streamed. A line leaves a row of numbers and its offset, from which `read_dialogue` reads it again.
+    Only new lines of a growing file are read (`Reader`).
 """
 
 from __future__ import annotations
@@ -39,40 +39,39 @@ _BATCH = 4096  # rows held as Python objects before they become columns
 
 @dataclass(slots=True)
 class LogFile:
-    """What one file held.
+    """Counts of one file's lines.
 
     Attributes:
-        path: where it is.
-        lines: lines in it, empty ones aside.
+        path: path of the file.
+        lines: non-empty lines.
         dialogues: lines that became rows.
-        torn: 1 if its last line was cut while it was being written.
+        incomplete: 1 if the last line is incomplete, because its writer was interrupted; else 0.
         unreadable: other lines that are not JSON.
-        foreign: JSON lines that are not dialogues, or of a format newer than this program's.
+        foreign: JSON lines that are not dialogues, or of a newer log format.
     """
 
     path: Path
     lines: int = 0
     dialogues: int = 0
-    torn: int = 0
+    incomplete: int = 0
     unreadable: int = 0
     foreign: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """All dialogues of some log folders.
+    """Dialogues of some log folders.
 
     Attributes:
-        frame: one row a dialogue. Where it comes from: file (index into `files`), offset (bytes); arm, run, phase, step,
-            environment, game_id, seat, seed, group, policy, mode (free, or the intervention of `evaluate`), partner; cluster
-            (the game: dialogues with equal `game_id` and game state, in any run); failed; cost_usd (of the partner's calls, NaN where
-            there are none); then the measures of `dialogue.measures`; then, for all that the partner can do wrongly, how often it did, and how often it could have; and the
-            game's own (`Dialogue.columns`), but for those that have the name of another.
-        files: what each file held.
-        kinds: the games' kinds of question, each a column `questions/<kind>`, and what a reader is told of it.
-        provenance: what wrote the files, as far as their folders tell.
-        repeated: dialogues logged more than once in a folder, of which the last counts (a run resumed before its last lines).
-        shared: folders that hold dialogues of the same names as others: all of them count.
+        frame: one row per dialogue. Columns: file (index into `files`) and offset (bytes); arm, run, phase, step, environment,
+            game_id, seat, seed, group, policy, mode ("free", or the intervention of `evaluate`), partner; cluster (the game:
+            equal `game_id` and game state in any run); failed; cost_usd (API calls, NaN without any); the measures of
+            `dialogue.measures`; partner faults and their opportunities; `Dialogue.columns` whose names are not taken.
+        files: counts per file.
+        kinds: title of each kind of question; its column is `questions/<kind>`.
+        provenance: commands that wrote the files, as recorded in their folders.
+        repeated: dialogues logged again by a resumed run in the same folder; the last one counts.
+        shared: folders with dialogues of the same name as in others; all of them count.
     """
 
     frame: pd.DataFrame
@@ -86,7 +85,7 @@ class Log:
 
 @dataclass(slots=True)
 class _Open:
-    """A file of which the first `read` bytes are read."""
+    """Log file whose first `read` bytes have been read."""
 
     file: LogFile
     inode: int
@@ -94,10 +93,10 @@ class _Open:
 
 
 class Reader:
-    """Dialogue logs that may still be written: each of their lines is read once, a torn last one when it is whole.
+    """Incremental reader of growing logs: each line is read once, an incomplete last one when it is complete.
 
     Args:
-        log_dirs: folders or files.
+        log_dirs: folders or files of logs.
     """
 
     def __init__(self, log_dirs: Sequence[str | Path]) -> None:
@@ -106,54 +105,55 @@ class Reader:
         self._parts: list[pd.DataFrame] = []
 
     def more(self, seconds: float = math.inf, show: bool = False) -> bool:
-        """Reads what is new in every *.jsonl at or below the folders, for about so many seconds of processor time; whether there was
-        anything. After a file was removed, or written anew by a run that resumed, all of them are read again.
+        """Reads new lines of every *.jsonl at or below the folders. Returns True if there were any.
+
+        Reads everything again if a file was removed or rewritten.
 
         Args:
-            show: with a progress bar, on a terminal.
+            seconds: approximate limit of processor time.
+            show: whether to show a progress bar on a terminal.
 
         Raises:
             DataError: a path does not exist, or there is no *.jsonl file.
         """
         until = time.process_time() + seconds
-        found = {}
+        stats = {}
         for path in log_files(*self.log_dirs):
-            with suppress(FileNotFoundError):  # it may have gone since
-                found[path] = path.stat()
-        anew = any(
-            path not in found or place.inode != found[path].st_ino or place.read > found[path].st_size
+            with suppress(FileNotFoundError):  # the file may have been removed since
+                stats[path] = path.stat()
+        restarted = any(
+            path not in stats or place.inode != stats[path].st_ino or place.read > stats[path].st_size
             for path, place in self._open.items()
         )
-        if anew:
+        if restarted:
             self._open, self._parts = {}, []
-        for path, stat in found.items():
+        for path, stat in stats.items():
             self._open.setdefault(path, _Open(LogFile(path), stat.st_ino))
         before = self.progress[0]
-        if before == sum(stat.st_size for stat in found.values()):
-            return anew
+        if before == sum(stat.st_size for stat in stats.values()):
+            return restarted
         rows = self._rows(show, until)
         while batch := list(islice(rows, _BATCH)):
             self._parts.append(pd.DataFrame(batch))
-        return anew or self.progress[0] > before
+        return restarted or self.progress[0] > before
 
     @property
     def progress(self) -> tuple[int, int]:
-        """The bytes that were read, and those that there are."""
-        places = self._open.items()
-        there = 0
-        for path, _ in places:
+        """Bytes read so far, and bytes in the files."""
+        size = 0
+        for path in self._open:
             with suppress(OSError):
-                there += path.stat().st_size
-        return sum(place.read for _, place in places), there
+                size += path.stat().st_size
+        return sum(place.read for place in self._open.values()), size
 
     def log(self) -> Log:
-        """What was read. Raises DataError if no line of it is a dialogue."""
+        """Returns the dialogues read so far. Raises DataError without any."""
         files = [place.file for place in self._open.values()]
         if not self._parts:
             lines = count(sum(file.lines for file in files), "line")
             raise DataError(
-                f"There is no dialogue in {_names(self.log_dirs)} ({count(len(files), 'file')}, {lines}); give the folder that a run wrote "
-                "its dialogue log to, once its first dialogues have ended."
+                f"No dialogue is in {_names(self.log_dirs)} ({count(len(files), 'file')}, {lines}). Name the folder of a run's dialogue log, "
+                "once its first dialogues have ended."
             )
         self._parts = [pd.concat(self._parts, ignore_index=True)]
         frame = self._parts[0]
@@ -164,7 +164,7 @@ class Reader:
         frame = frame[~same]
         shared = sorted(set(frame.loc[frame.duplicated(named, keep=False), "folder"]))
         frame = without_unmeasured(frame.drop(columns="id").reset_index(drop=True))
-        for name in frame.select_dtypes(exclude=["number", "bool"]):  # words, the same ones again and again
+        for name in frame.select_dtypes(exclude=["number", "bool"]):  # repeated names take less memory as categories
             frame[name] = frame[name].astype("category")
         names, apart = pooled(units_of(frame))
         frame = in_arms(frame, names).drop(columns="folder")
@@ -173,15 +173,15 @@ class Reader:
         asked = [name for name in frame.columns if name.startswith(OF_KIND)]
         frame[[*asked, *audited]] = frame[[*asked, *audited]].fillna(0)
         kinds = _kinds(frame["environment"].cat.categories, asked)
-        made = [
+        entries = [
             entry for folder in dict.fromkeys(file.path.parent for file in files) for entry in provenance.read(folder)
         ]
-        log = Log(frame, files, kinds, provenance.distinct(made), int(same.sum()), shared)
+        log = Log(frame, files, kinds, provenance.distinct(entries), int(same.sum()), shared)
         log.warnings.extend([*_warnings(log), *apart])
         return log
 
     def _rows(self, show: bool, until: float) -> Iterator[dict[str, Any]]:
-        """A row a new dialogue, with its place; counts what the files hold."""
+        """Yields one row per new dialogue, with its file and offset; counts the files' lines."""
         places = [place for place in self._open.values() if place.file.path.is_file()]
         numbers = {id(place): number for number, place in enumerate(self._open.values())}
         sizes = [place.file.path.stat().st_size for place in places]
@@ -192,7 +192,7 @@ class Reader:
                     bar.update(before + offset - bar.n)
                     try:
                         row = row_of(data, place.file.path)
-                    except ValueError:  # it has a dialogue's keys, yet not its form
+                    except ValueError:  # the line has a dialogue's keys but invalid values
                         place.file.foreign += 1
                         continue
                     place.file.dialogues += 1
@@ -213,14 +213,18 @@ def load(log_dirs: Sequence[str | Path]) -> Log:
 
 
 def read_dialogue(log: Log, row: Any) -> dict[str, Any]:
-    """Returns the whole line behind a row of `log.frame` (needs its `file` and `offset`). Raises DataError if it is not there any more."""
+    """Returns the log line behind a row of `log.frame` (by `file` and `offset`).
+
+    Raises:
+        DataError: the file changed since it was read.
+    """
     path = log.files[int(row.file)].path
     try:
         with path.open("rb") as stream:
             stream.seek(int(row.offset))
             data: dict[str, Any] = orjson.loads(stream.readline())
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} changed while it was read ({error}); run the same command again.") from error
+        raise DataError(f"{path} changed while it was read ({error}). Run the same command again.") from error
     return current_line(data)
 
 
@@ -229,20 +233,20 @@ def _names(paths: Sequence[str | Path]) -> str:
 
 
 def _lines(place: _Open) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The file's new dialogues with the offset of their lines; counts the others."""
+    """Yields the file's new dialogues with the offsets of their lines; counts the other lines."""
     file = place.file
     try:
         file.path.open("rb").close()
     except OSError as error:
         raise DataError(
-            f"Cannot read {file.path}: {error.strerror}; make it readable, or move it out of the log folder."
+            f"{file.path} cannot be read ({error.strerror}). Make it readable, or move it out of the log folder."
         ) from error
-    file.lines, file.torn = file.lines - file.torn, 0
+    file.lines, file.incomplete = file.lines - file.incomplete, 0
     for line in jsonl.scan(file.path, place.read):
         file.lines += 1
         if line.torn:
-            file.torn += 1
-            return  # it may yet become whole
+            file.incomplete += 1
+            return  # the writer may complete it later
         place.read = line.end
         if line.error is not None:
             file.unreadable += 1
@@ -257,35 +261,33 @@ def _is_dialogue(data: Any) -> bool:
 
 
 def _kinds(environments: Iterable[str], columns: Iterable[str]) -> dict[str, str]:
-    """What a reader is told of each kind of question: by its game, else its name. Those of the games come first."""
+    """Returns the title of each kind of question: the games' titles first, then names of other kinds in the columns."""
     games = (measured(game_of(environment)) for environment in environments)
-    said = {kind: title for game in games for kind, title in game.question_kinds.items()}
-    found = {kind: words(kind) for kind in (name.removeprefix(OF_KIND) for name in columns)}
-    return said | {kind: name for kind, name in found.items() if kind not in said}
+    titles = {kind: title for game in games for kind, title in game.question_kinds.items()}
+    names = (name.removeprefix(OF_KIND) for name in columns)
+    return titles | {kind: words(kind) for kind in names if kind not in titles}
 
 
 def _warnings(log: Log) -> Iterator[str]:
-    torn = [f.path for f in log.files if f.torn]
-    if torn:
-        yield f"Not counted: the last line of {_names(torn)}, torn while it was being written."
+    if incomplete := [file.path for file in log.files if file.incomplete]:
+        yield f"Ignored: the incomplete last line of {_names(incomplete)} (the writer was interrupted)."
     for file in log.files:
         if file.unreadable:
-            yield f"Not counted: {count(file.unreadable, 'line')} of {file.path} that are not JSON."
+            yield f"Ignored: {count(file.unreadable, 'line')} of {file.path} that are not JSON."
         if file.foreign:
-            yield f"Not counted: {count(file.foreign, 'line')} of {file.path} that are not dialogues (formats {READABLE[0]} to {FORMAT})."
+            yield f"Ignored: {count(file.foreign, 'line')} of {file.path} that are not dialogues (formats {READABLE[0]} to {FORMAT})."
     if log.repeated:
-        yield f"Logged more than once (by a run that was resumed), the last counts: {count(log.repeated, 'dialogue')}."
+        yield f"Logged again by a resumed run, so that the last one counts: {count(log.repeated, 'dialogue')}."
     if log.shared:
         yield (
-            f"Dialogues of the same run and name are in several folders, and all count: {_names(log.shared)}; leave out a folder that is a "
-            "copy of another."
+            f"Several folders have dialogues of the same run and name, and all count: {_names(log.shared)}. Leave out copies of a folder."
         )
     for environment in log.frame["environment"].cat.categories:
         if game_of(environment) is None:
             yield (
-                f"Without boards, labels and reference lines: the log names the game {environment}, and a log runs no code; "
-                f"if you trust that game's code, add --game {shlex.quote(environment)}."
+                f"Without boards, labels and reference lines, because the code of the game {environment} is not imported. If you trust "
+                f"it, add --game {shlex.quote(environment)}."
             )
     failed = int(log.frame["failed"].sum())
     if failed:
-        yield f"Without a reward, so counted among the stop reasons only: {count(failed, 'failed dialogue')}."
+        yield f"Without a reward, so only in the stop reasons: {count(failed, 'failed dialogue')}."

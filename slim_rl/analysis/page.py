@@ -1,9 +1,10 @@
-"""A page: the answer first, then figures, tables and, where it holds them, every dialogue. One file that opens from disk, with everything
-in it and nothing fetched; as Markdown the same without the dialogues.
+"""HTML and Markdown pages with sentences, figures, tables and, in HTML, a dialogue viewer.
 
-The invariant: everything in a log (names, dialogue text, failure messages) is treated as text. The template escapes all it is
-given; the viewer's data is compressed and in base64, which no `</script>` can end; the page's content policy runs the one script it
-was made with and nothing else.
+Invariants:
+    A page is one file.
+    Everything from a log (names, dialogue text, failure messages) is treated as text: the template escapes it.
+    The viewer's data is compressed base64, which no `</script>` can end.
+    The page's content security policy allows only the script it was made with; nothing is fetched.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from slim_rl.analysis.figures import Plot
 from slim_rl.analysis.tables import Table, as_csv, as_latex, as_markdown
 from slim_rl.files import write_atomically
 
-SCRIPTS = ("dom.js", "list.js", "board.js", "dialogue.js", "main.js")  # of the viewer: one script, in this order
-FORMS = ("png", "svg", "pdf")  # that a figure may have
+SCRIPTS = ("dom.js", "list.js", "board.js", "dialogue.js", "main.js")  # parts of the viewer's script, in order
+FORMS = ("png", "svg", "pdf")  # file types of figures
 _TABLE_FORMS = {"csv": as_csv, "tex": as_latex, "md": as_markdown}
-RENEWS = "live.js"  # what else a page has that renews itself
+LIVE_SCRIPT = "live.js"  # script of a page that renews itself
 _TEMPLATES = Environment(
     loader=PackageLoader("slim_rl.analysis", "page"),
     autoescape=True,
@@ -43,7 +44,7 @@ _MARKDOWN = MarkdownIt("commonmark", {"html": False})
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A measure before and after; `trend` is "gain", "loss" or empty: whether the change is for the better."""
+    """A measure before and after training; `trend` is "gain", "loss" or ""."""
 
     title: str
     before: str
@@ -54,12 +55,12 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Drawn figure: as SVG, and beside the page as <name>.png.
+    """Drawn figure, as SVG in the page and as <name>.png next to it.
 
     Attributes:
         folded: heading under which the figure is folded; "" if it is open.
-        first: whether it stands with the answer.
-        alt: text for readers who cannot see it.
+        first: whether the figure is shown with the answer.
+        alt: alt text.
     """
 
     name: str
@@ -72,13 +73,13 @@ class Picture:
 
     @property
     def address(self) -> str:
-        """The figure as an address that a page can hold."""
+        """The figure as a data URL."""
         return "data:image/svg+xml;base64," + base64.b64encode(self.svg.encode()).decode()
 
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """A page that asks its server every so many `seconds` whether there is another `version` of it."""
+    """Settings of a page that polls its server every `seconds` for a new `version`."""
 
     version: str
     seconds: float
@@ -86,16 +87,21 @@ class Renewed:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What stands on a page, from top to bottom.
+    """Content of a page, from top to bottom.
 
     Attributes:
-        lead: below the title. about: what the sentences are of.
-        sentences: the answer; its cards; tables above and below the first figure.
-        text: written by hand, as Markdown.
+        lead: line below the title.
+        about: subject of the sentences.
+        sentences, cards: the answer.
+        tables_first, tables: tables above and below the first figure.
+        text: hand-written part, as Markdown.
         sections: tables by heading.
-        sample: which dialogues the viewer holds; `dialogues`: its data, None for a page without it.
-        renewed: how the page renews itself, where it does; None for one that is a file.
-        method: how numbers were found. origin: from what and by what the page was made, as Markdown. sources: tables of what was read.
+        sample: description of the dialogues in the viewer.
+        dialogues: data of the viewer; None for a page without it.
+        renewed: polling of the page; None for a page that is a file.
+        method: how the numbers were computed.
+        origin: logs and command that the page was made from, as Markdown.
+        sources: tables of the files read.
     """
 
     title: str
@@ -118,7 +124,7 @@ class Page:
 
     def html(self) -> str:
         folder = files("slim_rl.analysis") / "page"
-        names = [*(SCRIPTS if self.dialogues else ()), *([RENEWS] if self.renewed else ())]
+        names = [*(SCRIPTS if self.dialogues else ()), *([LIVE_SCRIPT] if self.renewed else ())]
         script = "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
         return _TEMPLATES.get_template("page.html").render(
             page=self,
@@ -131,15 +137,19 @@ class Page:
 
     def markdown(self) -> str:
         drawn = [(f"![{each.caption}]({each.name}.png)\n\n{each.caption}", each.first) for each in self.figures]
-        parts = [f"# {self.title}", "\n".join(f"- {said}" for said in self.sentences)]
+        parts = [f"# {self.title}", "\n".join(f"- {sentence}" for sentence in self.sentences)]
         parts += [text for text, first in drawn if first]
         parts += [self.origin, self.text.strip(), *self.warnings, self.method]
         parts += [f"{as_markdown(table)}\n\n{table.caption}" for table in self._tables() if table.rows]
         return "\n\n".join(part for part in (*parts, *(text for text, first in drawn if not first)) if part) + "\n"
 
     def write_tables(self, folder: Path, wanted: bool = True) -> None:
-        """Writes each table as CSV, LaTeX (booktabs) and Markdown: table-1.csv, table-1.tex, table-1.md, in the page's order and with the rows
-        that it folds away, if they are wanted; takes away those that an earlier page left, and this one does not write.
+        """Writes each table, folded rows included, as table-N.csv, .tex (booktabs) and .md, in the page's order.
+
+        Removes such files of an earlier page that this one does not write.
+
+        Args:
+            wanted: whether to write any; False: only remove.
         """
         tables = [table for table in self._tables() if table.rows or table.others] if wanted else []
         for number, table in enumerate(tables, 1):
@@ -149,7 +159,9 @@ class Page:
         for latex in folder.glob("table-*.tex"):
             three = [latex.with_suffix(f".{ending}") for ending in _TABLE_FORMS]
             place = latex.stem.removeprefix("table-")
-            if place.isdecimal() and int(place) > len(tables) and all(path.is_file() for path in three):  # ours
+            if (
+                place.isdecimal() and int(place) > len(tables) and all(path.is_file() for path in three)
+            ):  # written by us
                 for path in three:
                     path.unlink()
 
@@ -158,45 +170,43 @@ class Page:
 
 
 def packed(data: Any) -> str:
-    """Data as it stands in the page (read by `unpacked` of page/dom.js): base64 of compressed JSON, the same for the same data."""
+    """Returns data as base64 of compressed JSON, which `unpacked` of page/dom.js reads; the same for the same data."""
     return base64.b64encode(gzip.compress(orjson.dumps(data), mtime=0)).decode()
 
 
 def draw_figures(
     plots: Mapping[str, Plot], *numbers: Any, first: str, forms: Sequence[str] = ()
 ) -> Iterator[tuple[Picture, dict[str, bytes]]]:
-    """Every figure that has something to show, and its files by form. `first`: the name of the one that stands with the answer."""
+    """Yields each non-empty figure with its files by form; `first` names the one shown with the answer."""
     wanted = sorted({"svg", *forms})
     with style():
         for name, plot in plots.items():
             if (figure := plot.draw(*numbers)) is None:
                 continue
-            made = dict(zip(wanted, to_bytes(figure, *wanted), strict=True))
+            contents = dict(zip(wanted, to_bytes(figure, *wanted), strict=True))
             yield (
                 Picture(
                     name,
-                    made["svg"].decode(),
+                    contents["svg"].decode(),
                     plot.text(*numbers),
                     plot.wide,
                     plot.folded,
                     name == first,
                     plot.alt(*numbers),
                 ),
-                made,
+                contents,
             )
 
 
 def write_figures(
     folder: Path, plots: Mapping[str, Plot], *numbers: Any, first: str, forms: Sequence[str]
 ) -> list[Picture]:
-    """Draws every figure, and writes it to the folder; takes away what an earlier page left of those that have nothing to show, or are not
-    wanted in that form.
-    """
+    """Draws every figure and writes it to the folder; removes files of an earlier page that are not written now."""
     folder.mkdir(parents=True, exist_ok=True)
     pictures = []
-    for picture, made in draw_figures(plots, *numbers, first=first, forms=forms):
+    for picture, contents in draw_figures(plots, *numbers, first=first, forms=forms):
         for form in forms:
-            write_atomically(folder / f"{picture.name}.{form}", made[form])
+            write_atomically(folder / f"{picture.name}.{form}", contents[form])
         pictures.append(picture)
     drawn = {f"{picture.name}.{form}" for picture in pictures for form in forms}
     for stale in {f"{name}.{form}" for name in plots for form in FORMS} - drawn:
@@ -205,5 +215,5 @@ def write_figures(
 
 
 def write_numbers(path: Path, numbers: Any) -> None:
-    """Writes them as JSON; NaN becomes null."""
+    """Writes numbers as JSON; NaN becomes null."""
     write_atomically(path, orjson.dumps(numbers, option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY))

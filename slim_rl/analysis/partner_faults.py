@@ -1,7 +1,7 @@
-"""What partners did wrongly, beside the reward, so that a policy is not credited with its partner's slips.
+"""Partner faults and their effect on the reward, so that a policy is not credited with its partner's errors.
 
-The invariant: the game says what a fault is (`partner_faults` of its environment); here they are only counted. In the frame each
-kind is two columns, how often it happened and how often it could have.
+Invariant: the game defines the faults (`partner_faults` of its environment); this module counts them. In the frame each kind has
+two columns: how often it happened, and how often it could have.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import game_of
 from slim_rl.measured import NO_FAULT, measured
 
-_FAULTS, _CASES = "faults: ", "cases: "  # columns' names begin so
+_FAULTS, _CASES = "faults: ", "cases: "  # prefixes of the columns
 
 
 def faults_of(dialogue: Dialogue) -> Mapping[str, tuple[int, int]]:
-    """Returns what the game's audit finds; nothing of a dialogue that it cannot read, which counts all the same."""
+    """Returns (faults, cases) per kind of fault; empty if the game's audit fails, without dropping the dialogue."""
     try:
         return measured(game_of(dialogue.environment)).partner_faults(dialogue)
-    except Exception:  # the game may be a user's own
+    except Exception:  # a custom game may raise anything
         return {}
 
 
 def columns_of(dialogue: Dialogue) -> dict[str, int]:
-    """Returns a dialogue's part of its row."""
+    """Returns the fault columns of a dialogue's row."""
     faults = {name: pair for name, pair in faults_of(dialogue).items() if not name.endswith(NO_FAULT)}
     return {
         f"{kind}{name}": n for name, pair in faults.items() for kind, n in zip((_FAULTS, _CASES), pair, strict=True)
@@ -38,12 +38,14 @@ def columns_of(dialogue: Dialogue) -> dict[str, int]:
 
 
 def is_column(name: str) -> bool:
+    """Returns True if a frame's column counts faults or cases."""
     return name.startswith((_FAULTS, _CASES))
 
 
 def partner_faults(frame: pd.DataFrame, training: str) -> Iterator[dict[str, Any]]:
-    """One row an arm and partner in the phase `training`, and at each checkpoint of other phases: the faults, the reward, and the
-    reward without the dialogues that hold one.
+    """Yields faults, reward, and reward of dialogues without a fault, per arm, partner and checkpoint.
+
+    The phase `training` has one row per arm and partner, the other phases one per checkpoint.
     """
     names = [name.removeprefix(_FAULTS) for name in frame.columns if name.startswith(_FAULTS)]
     if not names:

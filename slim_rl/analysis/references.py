@@ -1,4 +1,4 @@
-"""What rewards mean: the game's own reference lines (plans made without any dialogue, people), with intervals over games."""
+"""Reference lines for rewards (plans made without a dialogue, recorded people), with intervals over games."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from slim_rl.environment import MATCHING, game_of
 from slim_rl.errors import DataError
 from slim_rl.measured import measured
 
-BOARDS = 1000  # games that lines are made on, at most
+BOARDS = 1000  # maximum number of games per line
 
 Games = Sequence[tuple[Any, int]]
 
 
 def games_of(log: Log, seed: int) -> tuple[str, list[tuple[Any, int]]]:
-    """The log's commonest environment, and its games, each once, with the policy's seat: a seeded sample of at most `BOARDS`."""
+    """Returns the log's commonest environment, and its distinct games with the policy's seat (a sample of at most `BOARDS`)."""
     environment = str(log.frame["environment"].mode()[0])
     rows = log.frame[log.frame["environment"] == environment].drop_duplicates("cluster")
     drawn = rows.sample(min(BOARDS, len(rows)), random_state=seed)
@@ -28,10 +28,10 @@ def games_of(log: Log, seed: int) -> tuple[str, list[tuple[Any, int]]]:
 
 
 def reference_lines(games: Games, people: Path | None = None, environment: str = MATCHING) -> dict[str, dict[str, Any]]:
-    """Name -> {"reward": mean, interval and n, "about", "drawn"}. Empty where the game offers none.
+    """Returns lines by name: {"reward": mean, interval and n, "about", "drawn"}; empty if the game has none.
 
     Args:
-        people: a file of recorded human games, for a line of theirs.
+        people: file of recorded human games, for one more line; None: no such line.
 
     Raises:
         DataError: `people` cannot be used.
@@ -41,13 +41,13 @@ def reference_lines(games: Games, people: Path | None = None, environment: str =
     if people is not None:
         recorded = game.people(people, games)
         if not recorded:
-            raise DataError(f"{environment} has no recorded human games: leave {people} out.")
+            raise DataError(f"{environment} has no recorded human games. Leave {people} out.")
         lines |= recorded
     return {name: _with_interval(line) for name, line in lines.items()}
 
 
 def frontier_curves(games: Games, most: int, seed: int, environment: str) -> dict[str, dict[str, Any]]:
-    """Mean reward of ideal players after 0, 1, ..., `most` questions: name -> {"mean", "low", "high", "boards"}."""
+    """Returns mean rewards of simulated askers after 0, 1, ..., `most` questions: name -> {"mean", "low", "high", "boards"}."""
     curves = measured(game_of(environment)).frontier(games, most, seed) if games else {}
     return {name: _curve(curve[0]) for name, curve in curves.items()}
 
@@ -68,7 +68,7 @@ def _with_interval(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _mean(rewards: np.ndarray) -> dict[str, Any]:
-    """Mean of one reward a game, with its t interval, cut at 0 and 1: a plan that always reaches 1 is known to."""
+    """Returns the mean of one reward per game, with its t interval cut at 0 and 1."""
     mean = st.clustered_mean(rewards, np.arange(len(rewards)))
     low, high = np.clip([mean.low, mean.high], 0.0, 1.0).tolist()
     return {"value": mean.value, "low": low, "high": high, "n": mean.n}

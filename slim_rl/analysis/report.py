@@ -1,4 +1,4 @@
-"""The page of a report on logs: the answer, from the numbers of `summary`."""
+"""Page of the log report, built from the numbers of `summary`."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from slim_rl.dialogue.measures import MEASURES
 from slim_rl.formats import NOT_MEASURED, count, interval, known, plain, sentence, words
 
 TITLE = "What did the policy learn to ask?"
-MOST_SOURCES = 3  # commands that the first screen names
-MOST_PAIRS = 3  # that the first screen names; its table has them all
+MOST_SOURCES = 3  # commands listed on the first screen
+MOST_PAIRS = 3  # pairs of cells listed on the first screen; the table has all
 METHOD = (
-    "A dialogue is not an independent draw: a game is played several times. Intervals are therefore over games, given these runs "
-    "(clustered errors for means, Wilson's form for shares), or, where an arm has several runs, over seeds and games: what another seed, "
-    "on other games, is expected to show. Failed dialogues have no reward and count among the stop reasons only."
+    "Dialogues are not independent: a game is played several times. Intervals are therefore over games, given these runs (clustered "
+    "errors for means, Wilson's form for shares), or over seeds and games if an arm has several runs (as if another seed played other "
+    "games). Failed dialogues have no reward; only the stop reasons count them."
 )
 
 
 def page(
     results: Mapping[str, Any], figures: Sequence[Picture], viewer: Mapping[str, Any], added: Sequence[Section] = ()
 ) -> Page:
-    """Returns the page, from the results dict, the figures, the viewer's data and the sections of other packages."""
+    """Returns the page from the results, the figures, the viewer's data and the sections of other packages."""
     tables = Tables(results)
     return Page(
         title=TITLE,
@@ -49,34 +49,35 @@ def page(
 
 
 def _origin(results: Mapping[str, Any]) -> str:
-    made = [provenance.sentence(entry) for entry in results["provenance"]]
-    more = (
-        [f"{count(len(made) - MOST_SOURCES, 'more command')}: in `summary.json`."] if len(made) > MOST_SOURCES else []
-    )
-    played = ["The dialogues:", *made[:MOST_SOURCES], *more] if made else []
+    sources = [provenance.sentence(entry) for entry in results["provenance"]]
+    rest = len(sources) - MOST_SOURCES
+    more = [f"{count(rest, 'more command')}: in `summary.json`."] if rest > 0 else []
+    played = ["The dialogues:", *sources[:MOST_SOURCES], *more] if sources else []
     page = f"Made by slim_rl {results['version']} with `{results['command']}`. All numbers are in `summary.json`."
     return " ".join([page, *played])
 
 
 def _answer(results: Mapping[str, Any], tables: Tables) -> dict[str, Any]:
-    """From held-out games before and after training; without them from training; without it of an evaluation."""
+    """Returns the answer from held-out games before and after training, else from training, else from an evaluation."""
     tables_after = [tables.partners(), tables.references()]
     if results["verdict"]:
-        chief = results["verdict"][0]
-        rows = [row for row in results["held_out"] if all(row[k] == chief[k] for k in ("arm", "condition"))]
+        main = results["verdict"][0]
+        rows = [row for row in results["held_out"] if all(row[k] == main[k] for k in ("arm", "condition"))]
         several = len(results["verdict"]) > 1
-        about = f"Arm {words(chief['arm'])}, held-out games with the partner {words(chief['condition'])}:"
+        about = f"Arm {words(main['arm'])}, held-out games, partner {words(main['condition'])}:"
         return {
-            "sentences": [*chief["sentences"], *_partners_part(results, chief)],
+            "sentences": [*main["sentences"], *_faults_of_partner(results, main)],
             "about": about if several else "",
             "cards": [_card(results, row) for row in rows if "first screen" in MEASURES[row["measure"]].shown],
             "tables": [*([tables.held_out()] if several else []), tables.training(), *tables_after],
         }
     if results["counts"]["train"]:
-        said = "There are no held-out games before and after training: what changed over it is in the figure and the table below."
+        sentence = (
+            "No held-out games were played both before and after training: see the figure and table on training below."
+        )
         if not any(results["curves"].values()):
-            said = "No dialogue of training has a reward, so nothing can be said of it: the table of how dialogues ended says why."
-        return {"sentences": [said], "tables": [tables.training(), *tables_after]}
+            sentence = "No training dialogue has a reward: see the stop reasons below."
+        return {"sentences": [sentence], "tables": [tables.training(), *tables_after]}
     compared = results["compared"]
     pairs = [{**row, "measure": name} for name, row in compared[0]["measures"].items()] if len(compared) == 1 else []
     return {
@@ -87,26 +88,26 @@ def _answer(results: Mapping[str, Any], tables: Tables) -> dict[str, Any]:
     }
 
 
-def _partners_part(results: Mapping[str, Any], chief: Mapping[str, Any]) -> Iterator[str]:
-    """What the partner did wrongly in the held-out games, if it did, and the reward without the dialogues in which it did."""
-    played = (chief["arm"], chief["condition"])
+def _faults_of_partner(results: Mapping[str, Any], main: Mapping[str, Any]) -> Iterator[str]:
+    """Yields a sentence on the partner's faults in held-out games, and the reward of dialogues without any."""
+    played = (main["arm"], main["condition"])
     ends = [
         row for row in results["partner_faults"] if (row["arm"], row["partner"]) == played and row["phase"] != TRAIN
     ]
     if not ends:
         return
     before, after = ends[0], ends[-1]
-    told = [
+    faults = [
         f"{name}, {part['faults']:,} of {count(part['cases'], 'time')} ({plain(part['faults'] / part['cases'], share=True)})"
         for name, part in after["faults"].items()
         if part["faults"]
     ]
-    if told or any(part["faults"] for part in before["faults"].values()):
+    if faults or any(part["faults"] for part in before["faults"].values()):
         rewards = [
             f"{plain(row['clean_reward']['value'])} in {count(row['clean'], 'dialogue')}" for row in (before, after)
         ]
         yield (
-            f"The partner's own faults after training: {'; '.join(told) or 'none'}. Reward where it made none: from {rewards[0]} to "
+            f"Partner faults after training: {'; '.join(faults) or 'none'}. Reward of dialogues without any: from {rewards[0]} to "
             f"{rewards[1]}."
         )
 
@@ -124,16 +125,16 @@ def _card(results: Mapping[str, Any], row: Mapping[str, Any]) -> Card:
 
 
 def _evaluated(results: Mapping[str, Any]) -> Iterator[str]:
-    """An evaluation in sentences."""
+    """Yields sentences on an evaluation."""
     counts = results["counts"]
-    yield f"Evaluation: {count(counts['dialogues'], 'dialogue')} of {count(counts['games'], 'game')}; no training is in these logs."
+    yield f"Evaluation: {count(counts['dialogues'], 'dialogue')} of {count(counts['games'], 'game')}; these logs have no training."
     rows = [row for row in results["held_out"] if known(row["after"])]
     if len(rows) <= len({row["measure"] for row in rows}):
         return
     if pairs := results["compared"]:
         yield from map(sentence_of, pairs[:MOST_PAIRS])
         return
-    for measure, what in (("reward", "reward"), ("questions", "questions a game")):
+    for measure, what in (("reward", "reward"), ("questions", "questions per game")):
         scored = [row for row in rows if row["measure"] == measure]
         if len(scored) < 2:
             continue
@@ -142,14 +143,14 @@ def _evaluated(results: Mapping[str, Any]) -> Iterator[str]:
             f"{words(row['arm'])} {plain(row['after'])} ({interval(row['after_low'], row['after_high'])})"
             for row in (top, bottom)
         ]
-        yield f"Most {what}: {parts[0]}; least: {parts[1]}."
+        yield f"Highest {what}: {parts[0]}; lowest: {parts[1]}."
 
 
 def _lead(results: Mapping[str, Any]) -> str:
     counts = results["counts"]
     arms = count(len(results["arms"]), "arm")
-    of = f"{count(counts['dialogues'], 'dialogue')} of {count(counts['games'], 'game')}"
-    return f"{of} in {count(len(results['runs']), 'run')} and {arms}."
+    dialogues = f"{count(counts['dialogues'], 'dialogue')} of {count(counts['games'], 'game')}"
+    return f"{dialogues} in {count(len(results['runs']), 'run')} and {arms}."
 
 
 def _sample(results: Mapping[str, Any], viewer: Mapping[str, Any]) -> str:
@@ -160,6 +161,6 @@ def _sample(results: Mapping[str, Any], viewer: Mapping[str, Any]) -> str:
         shlex.quote(folder) for folder in sorted({str(Path(file["path"]).parent) for file in results["files"]})
     )
     return (
-        f"{shown:,} of {total:,} dialogues, spread over arms, runs, steps and stop reasons; figures and tables count all of them. "
-        f"The others are in the log, and shown in a terminal by slim-rl show {logs}."
+        f"{shown:,} of {total:,} dialogues, spread over arms, runs, steps and stop reasons. Figures and tables use all. To show the "
+        f"others in a terminal: slim-rl show {logs}."
     )

@@ -1,4 +1,4 @@
-"""The tables of a report on logs, but for what every page has (`tables`): from the numbers of `summary`."""
+"""Tables of the log report, built from `summary`; tables shared by all pages are in `tables`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from slim_rl.formats import DASH, known, p_value, plain, words
 
 
 class Tables:
-    """Makes the tables of one results dict."""
+    """Tables of one results dict."""
 
     def __init__(self, results: Mapping[str, Any]) -> None:
         self.results = results
@@ -35,10 +35,14 @@ class Tables:
         self._measures = results["measures"]
 
     def sections(self, added: Sequence[Section] = ()) -> dict[str, list[Table]]:
-        """Returns every table except those of the first screen, by heading; empty ones are left out. `added`: of other packages."""
+        """Returns the non-empty tables below the first screen, by heading.
+
+        Args:
+            added: sections of other packages.
+        """
         sections = {
             "Held-out games": [*([self.held_out()] if self.results["counts"]["train"] else []), self.measures()],
-            "Questions and reward in one game": [self.correlations()],
+            "Questions and reward within games": [self.correlations()],
             **{section.heading: section.tables for section in added},
             "Held-out games by checkpoint": [self.checkpoints()],
             "Runs": [self._runs()],
@@ -49,15 +53,15 @@ class Tables:
     # -- the first screen
 
     def held_out(self) -> Table:
-        """The chief measures before and after training, or of an evaluation; one row an arm and partner."""
+        """Returns the main measures before and after training, or of an evaluation, per arm and partner."""
         caption = "Held-out games: before → after training, and the change on the games played both times, with its 95% interval."
         if not self.results["counts"]["train"]:
             caption = "Held-out games, with 95% intervals."
-        chief = [name for name in self._measures if self._is_chief(name)]
-        return held_out(self.results["held_out"], chief, caption, self._palette, "partner")
+        main = [name for name in self._measures if self._is_main(name)]
+        return held_out(self.results["held_out"], main, caption, self._palette, "partner")
 
     def training(self) -> Table:
-        """The first and last tenth of training, one row an arm."""
+        """Returns the means of the first and last tenth of training, per arm."""
         results = self.results
         rows = []
         for name in results["arms"]:
@@ -69,7 +73,7 @@ class Tables:
             def show(row: Row) -> str | TableCell:
                 return with_interval(row["ends"][name][side]) if name in row["ends"] else DASH
 
-            return Column(f"{name}, {side}", show)
+            return Column(f"{name}, {side} tenth", show)
 
         ends = [end(name, side) for name in ("questions", "reward") for side in ("first", "last")]
         return Table(
@@ -79,7 +83,7 @@ class Tables:
         )
 
     def partners(self) -> Table:
-        """What partners did wrongly, beside the reward, one row a phase and checkpoint."""
+        """Returns the partner's faults and the reward, per phase and checkpoint."""
         rows = self.results["partner_faults"]
 
         def fault(name: str) -> Column:
@@ -99,13 +103,13 @@ class Tables:
             prose("partner"),
             Column("played", _checkpoint, prose=True),
             Column("reward", lambda row: with_interval(row["reward"])),
-            Column("where it made none", lambda row: with_interval(row["clean_reward"])),
-            number("clean", "dialogues of those"),
+            Column("reward without faults", lambda row: with_interval(row["clean_reward"])),
+            number("clean", "dialogues without faults"),
             *map(fault, names),
         ]
         return Table(
-            "The partner's own faults, whether or not it is made to commit them, as shares of the times it could have; and the reward "
-            "without the dialogues that hold one, with 95% intervals over games.",
+            "Partner faults (intended ones included), as shares of the opportunities; and the reward of dialogues without faults, with 95% "
+            "intervals over games.",
             columns,
             rows if names else [],
         )
@@ -116,17 +120,17 @@ class Tables:
             Column("plan", lambda row: words(row["name"]), prose=True),
             Column("reward", with_interval),
             number("n"),
-            prose("about", "what it is"),
+            prose("about", "description"),
         ]
-        human = ", and of people" if "human" in self.results["references"] else ""
+        human = " and of people" if "human" in self.results["references"] else ""
         return Table(
-            f"For comparison: reward of plans made without any dialogue{human}, with 95% intervals over games.",
+            f"Reference rewards of plans made without a dialogue{human}, with 95% intervals over games.",
             columns,
             rows,
         )
 
     def measures(self) -> Table:
-        """The other measures on held-out games, one row an arm, partner and measure."""
+        """Returns the other measures on held-out games, per arm, partner and measure."""
         columns = [
             self._arm(),
             prose("condition", "partner"),
@@ -136,15 +140,15 @@ class Tables:
             prose("over", "interval over"),
             p_of("p", "p of no change"),
         ]
-        others = [row for row in self.results["held_out"] if not self._is_chief(row["measure"])]
+        others = [row for row in self.results["held_out"] if not self._is_main(row["measure"])]
         caption = (
-            "In the same way; the change of a measure that some games lack is over those that have it both times, so it need not be the "
-            "difference of the two means. p is not corrected for the number of measures."
+            "Other measures. If some games lack a measure, its change is over games that have it both times, and may differ from the "
+            "difference of the means. p is not corrected for the number of measures."
         )
         return Table(caption, columns, (), others)
 
     def correlations(self) -> Table:
-        """How questions and reward go together among dialogues of one game, one row per arm."""
+        """Returns the correlation of questions and reward among dialogues of one game, per arm."""
         columns = [
             self._arm(),
             prose("when", "played"),
@@ -154,13 +158,13 @@ class Tables:
         ]
         caption = (
             "Correlation of questions and reward among dialogues of one game, run and checkpoint, with 95% jackknife intervals over games. "
-            "It is no cause: a dialogue may ask more because its plan was rejected, and one that agrees early has no time to ask. "
-            "Forced questions (slim-rl evaluate --mode forced:3) show what asking itself brings."
+            "It does not show causation: a policy may ask more because its plan was rejected, and an early agreement leaves no time to ask. "
+            "Forced questions (slim-rl evaluate --mode forced:3) measure the effect of asking."
         )
         return Table(caption, columns, self.results["correlations"])
 
-    def checkpoints(self, least: int = 3) -> Table:
-        """Means at every checkpoint, where there are so many; fewer are in the other tables as a first and a last one."""
+    def checkpoints(self, minimum: int = 3) -> Table:
+        """Returns the means at every checkpoint, for arms with at least `minimum` checkpoints."""
         rows = self.results["checkpoints"]
         times = Counter((row["arm"], row["partner"]) for row in rows)
         columns = [
@@ -170,11 +174,11 @@ class Tables:
             number("runs"),
             *(self._measured(measure.name) for measure in shown_in("first screen") if measure.name in self._measures),
         ]
-        more = [row for row in rows if times[row["arm"], row["partner"]] >= least]
+        more = [row for row in rows if times[row["arm"], row["partner"]] >= minimum]
         return Table("Held-out games by checkpoint; 95% intervals over games.", columns, more)
 
     def compared(self) -> Table:
-        """Evaluated cells against each other, one row a pair."""
+        """Returns the differences between evaluated cells, per pair."""
 
         def p(name: str) -> Column:
             return Column("p", lambda row: p_value(row["measures"][name]["p"]))
@@ -184,14 +188,14 @@ class Tables:
             if measure.name in self._measures and measure.role == "primary":
                 columns += [self._measured(measure.name, signed=True), p(measure.name)]
         caption = (
-            "Compared on the games that both played: the cell minus the baseline, with the 95% t interval over games, and p of the sign-flip "
-            "permutation test, not corrected for the number of pairs. Two cells are compared if they differ in their policy, partner or mode alone."
+            "Cell minus baseline on the games that both played, with 95% t intervals over games, and p of the sign-flip permutation test, not "
+            "corrected for the number of pairs. Compared cells differ in policy, partner or mode only."
         )
         return Table(caption, columns, self.results["compared"])
 
     def _runs(self) -> Table:
         return Table(
-            "What was read.",
+            "Dialogues read.",
             [
                 self._arm(),
                 prose("run"),
@@ -205,21 +209,21 @@ class Tables:
         )
 
     def files(self) -> Table:
-        counts = [number("lines"), number("dialogues"), number("torn")]
-        others = [number("unreadable", "not JSON"), number("foreign", "other")]
+        counts = [number("lines"), number("dialogues"), number("incomplete", "incomplete lines")]
+        others = [number("unreadable", "not JSON"), number("foreign", "not dialogues")]
         return Table("Log files.", [prose("path", "file"), *counts, *others], self.results["files"])
 
-    # -- how this report's arms and measures are written
+    # -- columns of arms and measures
 
     def _arm(self, key: str = "arm", head: str = "arm") -> Column:
         return arm(self._palette, key, head)
 
-    def _is_chief(self, measure: str) -> bool:
-        """Whether the measure is shown at once, and not only when asked for."""
+    def _is_main(self, measure: str) -> bool:
+        """Returns True if the measure is shown without unfolding."""
         return self._measures[measure]["role"] == "primary" or "first screen" in MEASURES[measure].shown
 
     def _measured(self, name: str, signed: bool = False) -> Column:
-        """A column of a row that has several measures."""
+        """Returns the column of one of a row's measures."""
         measure = self._measures[name]
         return Column(measure["title"], lambda row: with_interval(row["measures"][name], measure["share"], signed))
 

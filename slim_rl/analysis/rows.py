@@ -1,4 +1,4 @@
-"""A logged dialogue as one row of a frame: its names, and every measure as a number."""
+"""Rows of the frame: one logged dialogue as names and measures."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from slim_rl.dialogue.record import Dialogue
 
 
 def row_of(data: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Flat. `data`: a line of the log at `path`. Raises ValueError if it has not a dialogue's form."""
+    """Returns a flat row from a line of the log at `path`. Raises ValueError for an invalid dialogue."""
     dialogue = of_line(data)
-    step, found = data.get("step"), measures(dialogue)
+    step, numbers = data.get("step"), measures(dialogue)
     row = {
         "arm": str(dialogue.arm or dialogue.partner.get("kind") or "unnamed"),
         "run": str(dialogue.run or path.parent.name),
@@ -42,17 +42,17 @@ def row_of(data: dict[str, Any], path: Path) -> dict[str, Any]:
         "failed": dialogue.failed,
         "cost_usd": _cost(dialogue),
         "annotated": sys.intern(annotated(dialogue)),
-        **found,
+        **numbers,
         **partner_faults.columns_of(dialogue),
     }
-    if not all(isinstance(found[name], int | float) for name in MEASURES):
-        raise ValueError("a measure that is no number")
-    own = {name: value for name, value in dialogue.columns.items() if isinstance(value, bool | int | float | str)}
-    return own | row
+    if not all(isinstance(numbers[name], int | float) for name in MEASURES):
+        raise ValueError("a measure is not a number")
+    columns = {name: value for name, value in dialogue.columns.items() if isinstance(value, bool | int | float | str)}
+    return columns | row
 
 
 def without_unmeasured(frame: pd.DataFrame) -> pd.DataFrame:
-    """Returns the frame with NaN for the measures that a game does not measure, in place of a count of nothing."""
+    """Returns the frame with NaN instead of 0 for measures that a game does not have."""
     for environment, rows in frame.groupby("environment", observed=True):
         if absent := not_measured(str(environment), rows["annotated"].unique()):
             frame[absent] = frame[absent].astype(float)
@@ -61,12 +61,12 @@ def without_unmeasured(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _cost(dialogue: Dialogue) -> float:
-    """US dollars for the partner's calls; NaN where it is behind no endpoint."""
+    """Returns the cost of the dialogue's API calls, in US dollars; NaN if there were none."""
     usages = [turn.usage for turn in dialogue.turns if turn.usage is not None]
     return sum(usage.get("cost_usd") or 0.0 for usage in usages) if usages else math.nan
 
 
 def _identity(identity: Mapping[str, Any]) -> str:
-    """A short name: the kind and, if given, the model."""
+    """Returns a short name: the kind and, if known, the model."""
     named = [str(identity[key]) for key in ("kind", "name", "model", "checkpoint") if identity.get(key)]
     return " ".join(dict.fromkeys(named)) or "unnamed"

@@ -1,4 +1,4 @@
-"""Sections that other packages add to the report, from the log: numbers, tables and figures."""
+"""Registry of report sections that other packages add: numbers, tables and figures from the log."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from slim_rl.analysis.tables import Table
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the report.
+    """Section of the report.
 
     Attributes:
         heading: heading of its tables.
-        numbers: part of summary.json, by name; figures are drawn from it.
-        tables: tables below the heading; without a row the heading is left out.
+        numbers: entries of summary.json, by name.
+        tables: tables below the heading; without rows the heading is left out.
         plots: figures by file name, drawn from all numbers of the report.
     """
 
@@ -33,6 +33,6 @@ SECTIONS: list[Make] = []
 
 
 def register(make: Make) -> Make:
-    """Adds a section to every report; `make` gets the log and the question cost (`analyze`'s `price`)."""
+    """Adds a section to every report; `make` receives the log and the question cost (`analyze`'s `price`)."""
     SECTIONS.append(make)
     return make

@@ -1,8 +1,9 @@
-"""From the frame of dialogues to every number that the report shows, as one JSON-able dict.
+"""Numbers of the report, computed from the frame of dialogues, as one JSON-able dict.
 
-The invariant: figures, tables and `summary.json` are drawn from this dict alone, so they cannot disagree. Training
-dialogues make the curves; all other phases make the held-out tables (`plays`). Failed dialogues have
-no reward: they are counted among the stop reasons and left out of everything else.
+Invariants:
+    Figures, tables and `summary.json` are made from this dict alone, so that they agree.
+    Training dialogues make the curves; all other phases make the held-out tables (`plays`).
+    Failed dialogues have no reward: only the stop reasons count them.
 """
 
 from __future__ import annotations
@@ -16,21 +17,22 @@ import pandas as pd
 
 from slim_rl import statistics as st
 from slim_rl.analysis.arms import TRAIN
+from slim_rl.analysis.changes import by_arm, verdicts
 from slim_rl.analysis.compared import cells_of, compare
 from slim_rl.analysis.partner_faults import partner_faults
-from slim_rl.analysis.plays import by_arm, of_frame, verdicts
+from slim_rl.analysis.plays import of_frame
 from slim_rl.dialogue.measures import MEASURES, OF_KIND, shown_in
 
-BINS = 25  # points of a curve over training, at most
-MANY = 8  # games with so many questions or more share a point
+BINS = 25  # maximum number of points of a curve over training
+MANY = 8  # dialogues with this many questions or more share a point
 
 
 def summarise(frame: pd.DataFrame, seed: int = 0, kinds: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """All numbers, from a frame as `load` makes it.
+    """Returns all numbers from a frame of `load`.
 
     Args:
-        seed: of the permutation tests.
-        kinds: the kinds of question that the frame counts, and what a reader is told of each.
+        seed: seed of the permutation tests.
+        kinds: title of each kind of question in the frame; None: the frame counts no kinds.
     """
     kinds = kinds or {}
     played = frame[~frame["failed"]]
@@ -63,12 +65,12 @@ def summarise(frame: pd.DataFrame, seed: int = 0, kinds: Mapping[str, str] | Non
 
 
 def _is_shown(frame: pd.DataFrame, name: str) -> bool:
-    """Returns True if there is something of a measure, or if a reader looks for it: then that it is not measured is said."""
+    """Returns True if the measure has values; questions are always shown, as "not measured" if they have none."""
     return name == "questions" or bool(frame[name].notna().any())
 
 
 def over_training(frame: pd.DataFrame, names: Sequence[str], kinds: Mapping[str, str]) -> dict[str, Any]:
-    """What the figures over training show: the curves of these measures, and the shares of questions' kinds and of stop reasons."""
+    """Returns the numbers of the figures over training: curves of these measures, shares of question kinds and stop reasons."""
     steps = frame[(frame["phase"] == TRAIN) & frame["step"].notna()]
     train = steps[~steps["failed"]]
     arms = [str(arm) for arm in frame["arm"].cat.categories]
@@ -84,7 +86,7 @@ def over_training(frame: pd.DataFrame, names: Sequence[str], kinds: Mapping[str,
 
 
 def runs(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """What there is of every run."""
+    """Returns dialogues, games, failures, steps, phases, policies and partners of each run."""
     return [_run(arm, run, rows) for (arm, run), rows in frame.groupby(["arm", "run"], observed=True)]
 
 
@@ -108,7 +110,10 @@ def _run(arm: Any, run: Any, rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def _bins(steps: pd.Series) -> tuple[np.ndarray, np.ndarray]:
-    """Which point of a curve each row belongs to, and the points' mean steps: one a step, or BINS equally wide ones."""
+    """Returns each row's point on a curve, and the mean step of each point.
+
+    There is one point per step, or BINS of equal width if there are more steps.
+    """
     distinct = np.unique(steps)
     if len(distinct) <= BINS:
         index = np.searchsorted(distinct, steps)
@@ -140,7 +145,7 @@ def _curves(rows: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _ends(rows: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
-    """Means over the first and the last tenth of the steps."""
+    """Returns means over the first and the last tenth of the steps."""
     if rows["step"].nunique() < 2:
         return {}
     low, high = rows["step"].min(), rows["step"].max()
@@ -153,7 +158,7 @@ def _mean(rows: pd.DataFrame, name: str) -> st.Estimate:
 
 
 def _kinds(rows: pd.DataFrame, kinds: Iterable[str]) -> dict[str, Any]:
-    """Share of each kind among the questions of each point; a message of two kinds counts for both."""
+    """Returns the share of each kind of question at each point; a message of two kinds counts for both."""
     if rows.empty:
         return {}
     index, steps = _bins(rows["step"])
@@ -184,7 +189,7 @@ def _stop_reasons(rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def _by_count(rows: pd.DataFrame, name: str) -> list[dict[str, Any]]:
-    """Mean reward of the dialogues with 0, 1, 2, ... of `name`; the last row is "MANY or more"."""
+    """Returns the mean reward by count of `name`: 0, 1, 2, ..., and MANY or more."""
     rows = rows[rows["reward"].notna() & rows[name].notna()] if name in rows else rows.iloc[:0]
     if rows.empty:
         return []
@@ -195,23 +200,23 @@ def _by_count(rows: pd.DataFrame, name: str) -> list[dict[str, Any]]:
 
 
 def _correlations(played: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Yields how questions and reward go together among dialogues of one game, by arm, in training and on held-out games."""
+    """Yields the correlation of questions and reward among dialogues of one game, per arm, in training and on held-out games."""
     when = np.where(played["phase"] == TRAIN, "training", "held-out games")
     together = played.groupby(
         ["run", "step", "phase", "partner", "mode", "cluster"], observed=True, dropna=False
     ).ngroup()
     for (arm, phase), rows in played.groupby(["arm", when], observed=True):
         columns = (rows["questions"], rows["reward"], together[rows.index], rows["cluster"].astype(str))
-        found = st.within_correlation(*columns)
-        if np.isfinite(found.value):
-            yield {"arm": arm, "when": phase, **asdict(found)}
+        correlation = st.within_correlation(*columns)
+        if np.isfinite(correlation.value):
+            yield {"arm": arm, "when": phase, **asdict(correlation)}
 
 
 # -- held-out games ----------------------------------------------------------------------------------------------------
 
 
 def checkpoints(frame: pd.DataFrame, names: Sequence[str]) -> list[dict[str, Any]]:
-    """The means on held-out games of every arm, partner and checkpoint, clustered by game, in the order of training."""
+    """Returns means on held-out games per arm, partner and checkpoint, in the order of training."""
     rows = frame[(frame["phase"] != TRAIN) & ~frame["failed"]]
     keys = ["arm", "partner", "step", "phase"]
     return [

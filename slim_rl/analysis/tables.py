@@ -1,7 +1,8 @@
-"""Tables as data: columns that say how a row is shown, and the rows. The page's template makes them HTML, `as_markdown` Markdown.
+"""Tables as data: rows, and columns that format them; the page's template renders HTML, `as_markdown` Markdown.
 
-The invariant: a cell is plain text, which the template escapes, or a `TableCell`; no name from a log becomes markup. Every interval says
-over what it is: in its caption, or in a column.
+Invariants:
+    A cell is plain text, which the template escapes, or a `TableCell`; no name from a log becomes markup.
+    The caption or a column states what the intervals are over.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Rows = Sequence[Row]
 
 @dataclass(frozen=True, slots=True)
 class TableCell:
-    """A cell that is more than text: `aside` in grey behind it, a dot of `colour` before it."""
+    """Cell with a grey text `aside` after it, and a dot of `colour` before it."""
 
     text: str
     aside: str = ""
@@ -32,7 +33,7 @@ class TableCell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column's heading, and what it shows of a row; `prose` is aligned as words are."""
+    """Heading and formatter of a column; `prose` aligns it left."""
 
     head: str
     show: Callable[[Row], str | TableCell]
@@ -41,7 +42,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """`others`: the same for rows that are shown only when asked for."""
+    """Caption, columns and rows; `others` are rows that are folded away."""
 
     caption: str
     columns: Sequence[Column]
@@ -50,24 +51,27 @@ class Table:
 
 
 def prose(key: str, head: str | None = None) -> Column:
+    """Returns a column of text; its heading is the key by default."""
     return Column(key if head is None else head, lambda row: row[key], prose=True)
 
 
 def number(key: str, head: str | None = None) -> Column:
+    """Returns a column of whole numbers; its heading is the key by default."""
     return Column(key if head is None else head, lambda row: f"{row[key]:,}")
 
 
 def p_of(key: str, head: str) -> Column:
+    """Returns a column of p values."""
     return Column(head, lambda row: p_value(row.get(key)))
 
 
 def arm(palette: Mapping[str, str], key: str = "arm", head: str = "arm") -> Column:
-    """An arm's name behind a dot of its colour."""
+    """Returns a column of arms, each with a dot of its colour."""
     return Column(head, lambda row: TableCell(words(row[key]), colour=palette.get(row[key], "")), prose=True)
 
 
 def with_interval(part: Row, share: bool = False, signed: bool = False) -> TableCell:
-    """The row's value, and its interval in grey."""
+    """Returns a row's value, with its interval in grey."""
     if part.get("n") == 0 and not known(part["value"]):
         return TableCell(NOT_MEASURED)
     span = interval(part["low"], part["high"], share, signed)
@@ -83,7 +87,7 @@ def as_markdown(table: Table) -> str:
 
 
 def _without_markup(cell: str) -> str:
-    """Text as a cell of a Markdown table, on one line, of which none is taken for a tag, a link or the cell's end."""
+    """Returns text escaped for a cell of a Markdown table, on one line."""
     return re.sub(r"<(?=[A-Za-z/!])", "&lt;", " ".join(cell.split())).replace("|", "\\|").replace("[", "\\[")
 
 
@@ -92,7 +96,7 @@ def as_csv(table: Table) -> str:
 
 
 def as_latex(table: Table) -> str:
-    """For a paper, in the rules of booktabs."""
+    """Returns the table in LaTeX, with booktabs rules."""
     columns = "".join("l" if column.prose else "r" for column in table.columns)
     text = str(
         _frame(table).to_latex(
@@ -104,11 +108,11 @@ def as_latex(table: Table) -> str:
     return text
 
 
-# Those that LaTeX has no letters for
+# Characters that LaTeX needs commands for
 _SIGNS = {"−": "$-$", "→": "$\\rightarrow$", "±": "$\\pm$", "–": "--", "×": "$\\times$"}
 
 
-# As pandas escapes cells
+# For captions, as pandas escapes cells
 _ESCAPED = str.maketrans(
     {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     | {sign: f"\\{sign}" for sign in "%&#_${}"}
@@ -116,9 +120,9 @@ _ESCAPED = str.maketrans(
 
 
 def _frame(table: Table) -> pd.DataFrame:
-    """The rows of the table as they are shown."""
+    """Returns the rows of the table as displayed."""
     heads: list[str] = []
-    for column in table.columns:  # a frame tells columns apart by their heads
+    for column in table.columns:  # a frame needs distinct headings
         heads.append(column.head + " " * sum(head.strip() == column.head for head in heads))
     return pd.DataFrame(_texts(table), columns=heads)
 
@@ -136,25 +140,23 @@ def _texts(table: Table) -> list[list[str]]:
 def held_out(
     rows: Rows, measures: Sequence[str], caption: str, palette: Mapping[str, str], condition: str = ""
 ) -> Table:
-    """One row an arm and condition of `plays.by_arm`'s rows: each measure before → after, and its change. `condition`: the heading of
-    a column of conditions, where they differ.
+    """Returns one row per arm and condition of `changes.by_arm`'s rows: each measure before → after, and its change.
+
+    Args:
+        condition: heading of the column of conditions; "": no such column.
     """
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    by_arm: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
-        found.setdefault((row["arm"], row["condition"]), {**row})[row["measure"]] = row
+        by_arm.setdefault((row["arm"], row["condition"]), {**row})[row["measure"]] = row
     columns = [
         arm(palette),
         *([prose("condition", condition)] if condition else []),
         number("runs", "seeds"),
         number("games"),
-        *(Column(title(name), _moved(name)) for name in measures),
+        *(Column(comparable()[name].heading, _moved(name)) for name in measures),
         prose("over", "intervals over"),
     ]
-    return Table(caption, columns, list(found.values()))
-
-
-def title(measure: str) -> str:
-    return comparable()[measure].heading
+    return Table(caption, columns, list(by_arm.values()))
 
 
 def _moved(measure: str) -> Callable[[Row], str | TableCell]:
@@ -162,7 +164,7 @@ def _moved(measure: str) -> Callable[[Row], str | TableCell]:
 
 
 def moved(row: Row) -> str | TableCell:
-    """'0.435 → 6.62', and how sure its change is; of what was played only after training, that with its interval."""
+    """Returns before → after with the change and its interval; without a before, the value with its interval."""
     share = comparable()[row["measure"]].share
     if not known(row["after"]):
         return NOT_MEASURED
@@ -176,11 +178,11 @@ def moved(row: Row) -> str | TableCell:
 
 
 def contrasts(compared: Rows, preregistered: bool) -> list[Table]:
-    """Those of `experiment.compare`, the primary ones first."""
+    """Returns the tables of the contrasts of `experiment.results.compare`, primary ones first."""
     primary = [row for row in compared if row["role"] == "primary"]
     secondary = [row for row in compared if row["role"] != "primary"]
-    when = "as written down before the runs" if preregistered else "chosen after runs had been seen"
-    holm = f"Holm p is corrected for all {len(primary)} of this family, those not run included."
+    when = "preregistered" if preregistered else "chosen after runs had been seen"
+    holm = f"Holm p is corrected for all {len(primary)} contrasts of this family, including those not run."
     family = Table(f"Primary contrasts, {when}. {_HOW} {holm}", _columns(True), primary)
     name = "Secondary contrasts" if primary else "Contrasts"
     others = Table(f"{name}, {when}; uncorrected. {_HOW}", _columns(False), secondary)
@@ -188,17 +190,17 @@ def contrasts(compared: Rows, preregistered: bool) -> list[Table]:
 
 
 _HOW = (
-    "Difference with its 95% interval; p: the larger of that interval's test and a permutation over seeds; least p: the smallest that "
-    "so many seeds allow."
+    "Difference with its 95% interval; p: the larger of that interval's test and a permutation over seeds; minimum p: the smallest "
+    "possible with this number of seeds."
 )
 
 
 def _columns(family: bool) -> list[Column]:
-    holm = [p_of("p_holm", "Holm p"), Column("least Holm p", lambda row: _least(row["least_holm"]))]
+    holm = [p_of("p_holm", "Holm p"), Column("minimum Holm p", lambda row: _minimum(row["least_holm"]))]
     return [
         prose("name", "contrast"),
-        Column(  # beside the name, so that it is in sight however narrow the window
-            "found",
+        Column(  # next to the name, to be visible in a narrow window
+            "result",
             lambda row: row["found"] + (f"; {row['note']}" if row["note"] and row["note"] != row["found"] else ""),
             prose=True,
         ),
@@ -206,7 +208,7 @@ def _columns(family: bool) -> list[Column]:
             "measure",
             lambda row: (
                 words(row["measure"])
-                + (f", step it reaches {row['reaches']}" if row["reaches"] else "")
+                + (f", step of reaching {row['reaches']}" if row["reaches"] else "")
                 + (f", correlation with {words(row['correlated_with'])}" if row["correlated_with"] else "")
             ),
             prose=True,
@@ -218,9 +220,9 @@ def _columns(family: bool) -> list[Column]:
         Column("difference", _difference),
         prose("over", "interval over"),
         Column("seeds", lambda row: " + ".join(map(str, row["runs"]))),
-        p_of("p_crossed", "its p"),
+        p_of("p_crossed", "p, interval"),
         p_of("p_permutation", "p, permutation"),
-        Column("least p", lambda row: _least(row["least"])),
+        Column("minimum p", lambda row: _minimum(row["least"])),
         *(holm if family else []),
     ]
 
@@ -229,5 +231,5 @@ def _difference(row: Row) -> TableCell:
     return with_interval(row, comparable()[row["measure"]].share and not row["correlated_with"], signed=True)
 
 
-def _least(p: float) -> str:
+def _minimum(p: float) -> str:
     return f"{p:.3g}" if known(p) else DASH

@@ -1,4 +1,4 @@
-"""The short tables a command ends with, at 80 columns: measures with 95% intervals, errors clustered by game."""
+"""Terminal tables of 80 columns: measures with 95% intervals, errors clustered by game."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from slim_rl.analysis.cells import measured_cells, reliability_of_cells
-from slim_rl.analysis.compared import PlayedCell, compare, sentence_of, usual
+from slim_rl.analysis.compared import PlayedCell, compare, main_mode, sentence_of
 from slim_rl.analysis.verdict import changed, frame
 from slim_rl.dialogue.measures import shown_in
 from slim_rl.dialogue.record import Dialogue
@@ -19,7 +19,11 @@ from slim_rl.statistics import Estimate
 
 
 def cells_table(cells: Mapping[str, Sequence[Dialogue]], title: str, success: float | None = None) -> Table:
-    """One row a measure and cell, and pass^k where games were played several times (`success`: see `reliability_of_cells`)."""
+    """Returns one row per measure and cell, with pass^k if games were played several times.
+
+    Args:
+        success: as for `reliability_of_cells`.
+    """
     table = Table(title=title, caption="intervals: 95%, over games", box=SIMPLE_HEAD, pad_edge=False)
     for heading in ("measure", "cell", "n", "mean", "interval"):
         table.add_column(heading, justify="left" if heading in ("measure", "cell") else "right", overflow="fold")
@@ -37,26 +41,26 @@ def cells_table(cells: Mapping[str, Sequence[Dialogue]], title: str, success: fl
 
 
 def with_error(mean: Estimate) -> str:
-    """'0.123 ± 0.045'."""
+    """Returns, for example, '0.123 ± 0.045'."""
     if not mean.n:
         return NOT_MEASURED
     return f"{plain(mean.value)} ± {(mean.high - mean.low) / 2:.3f}" if known(mean.low) else plain(mean.value)
 
 
 def compared_sentences(cells: Mapping[str, Sequence[Dialogue]]) -> list[str]:
-    """How cells differ on the games that both played: a sentence a pair, as in the report."""
+    """Returns one sentence per pair of cells on their differences, as in the report."""
     return [sentence_of(pair) for pair in compare([_cell(*item) for item in cells.items() if item[1]])]
 
 
 def _cell(name: str, dialogues: Sequence[Dialogue]) -> PlayedCell:
     first = dialogues[0]
-    mode = usual(str(dialogue.policy.get("intervention") or "free") for dialogue in dialogues)
+    mode = main_mode(str(dialogue.policy.get("intervention") or "free") for dialogue in dialogues)
     policy = {**first.policy, "intervention": None}
     return PlayedCell(name, str(policy), str(first.partner), mode, frame(dialogues).set_index("game_id"))
 
 
 def before_after_table(before: Sequence[Dialogue], after: Sequence[Dialogue]) -> Table:
-    """One row a measure: its means on held-out games before and after training, and their difference."""
+    """Returns one row per measure: its means on held-out games before and after training, and their difference."""
     first, last = frame(before), frame(after)
     games = len(set(first["game_id"]) & set(last["game_id"]))
     changes = {measure.name: changed(first, last, measure.name) for measure in shown_in("table")}
@@ -65,7 +69,7 @@ def before_after_table(before: Sequence[Dialogue], after: Sequence[Dialogue]) ->
 
 
 def change_table(changes: Mapping[str, Mapping[str, Any]], title: str, headings: tuple[str, str, str]) -> Table:
-    """One row a measure: two means, and how the second differs. The changes' keys are those of `plays.change`."""
+    """Returns one row per measure: two means and their difference. The changes' keys are those of `changes.change`."""
     over = next(iter(changes.values()))["over"]
     table = Table(
         title=escape(title), caption=f"intervals: 95%, over {over}, paired by game", box=SIMPLE_HEAD, pad_edge=False

@@ -1,7 +1,7 @@
-"""Did it learn to ask, did it help, and how sure is that? One sentence each, the same in the terminal and in the report.
+"""Verdict in three sentences, for terminal and report: whether it learned to ask, whether reward rose, and the evidence.
 
-The answer rests on held-out games that were played both before and after training, paired game by game. "Rose" and "fell"
-are used only where the 95% interval leaves zero out: over seeds and games where there are several runs, else over games.
+The verdict uses held-out games played both before and after training, paired by game. "Rose" and "fell" are used only if the 95%
+interval excludes zero: over seeds and games if there are several runs, else over games.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ Change = Mapping[str, Any]
 
 
 def verdict(before: Sequence[Dialogue], after: Sequence[Dialogue]) -> list[str]:
-    """The three sentences, from one run's annotated held-out dialogues."""
+    """Returns the three sentences from one run's annotated held-out dialogues."""
     first, last = frame(before), frame(after)
     return sentences(changed(first, last, "questions"), changed(first, last, "reward"))
 
 
 def frame(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
-    """One row a dialogue that did not fail: its measures, game_id and seat."""
+    """Returns one row per dialogue that did not fail: its measures, game_id and seat."""
     rows = [
         {
             "game_id": d.game_id,
@@ -45,67 +45,65 @@ def frame(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
 
 
 def changed(before: pd.DataFrame, after: pd.DataFrame, measure: str) -> dict[str, Any]:
-    """How a measure changed on the games of both frames; keys as in `plays.change`."""
+    """Returns the change of a measure on the games of both frames; keys as in `changes.change`."""
     one, two = (data.set_index("game_id")[measure].astype(float) for data in (before, after))
     test = paired_comparison(one, two, bounded=MEASURES[measure].bounded)
     return {"before": test.before, "after": test.after, **asdict(test.difference), "by_run": [test.difference.value]}
 
 
 def sentences(questions: Change, reward: Change) -> list[str]:
-    """The three sentences, from two rows of `plays.by_arm`."""
+    """Returns the three sentences from two rows of `changes.by_arm`."""
     if not known(reward["low"]) or (known(questions["after"]) and not known(questions["low"])):
-        return ["Whether it learned to ask cannot be judged: fewer than two games were played both before and after."]
+        return ["Too few games to tell whether it learned to ask: fewer than two were played both before and after."]
     helped = direction(reward)
     changed_to = f"from {plain(reward['before'])} to {plain(reward['after'])} ({by_how_much(reward)})"
     if not known(questions["after"]):
-        paid = {1: "Reward rose", 0: "Reward did not clearly change:", -1: "Reward fell"}[helped]
+        outcome = {1: "Reward rose", 0: "Reward did not clearly change:", -1: "Reward fell"}[helped]
         return [
-            f"Asking is {NOT_MEASURED}: this game annotates no questions.",
-            f"{paid} {changed_to}.",
-            _how_sure(None, reward),
+            f"Questions are {NOT_MEASURED}: this game does not annotate them.",
+            f"{outcome} {changed_to}.",
+            _evidence(None, reward),
         ]
     asked = direction(questions)
-    span = (
-        f"from {plain(questions['before'])} to {plain(questions['after'])} questions a game ({by_how_much(questions)})"
-    )
+    span = f"from {plain(questions['before'])} to {plain(questions['after'])} questions per game ({by_how_much(questions)})"
     learned = {
         1: f"It learned to ask: {span}.",
         0: f"It did not clearly learn to ask: {span}.",
         -1: f"It learned to ask less: {span}.",
     }[asked]
-    paid = {
-        1: f"Reward rose {'with it' if asked > 0 else 'all the same'}, {changed_to}.",
+    outcome = {
+        1: f"Reward rose{' with it' if asked > 0 else ''}, {changed_to}.",
         0: f"Reward did not clearly change: {changed_to}.",
         -1: f"Reward fell, {changed_to}.",
     }[helped]
-    return [learned, paid, _how_sure(questions, reward)]
+    return [learned, outcome, _evidence(questions, reward)]
 
 
 def direction(change: Change) -> int:
-    """1 if it rose, -1 if it fell, 0 if the interval does not tell."""
+    """Returns 1 for a rise, -1 for a fall, 0 if the interval includes zero."""
     return 1 if change["low"] > 0 else -1 if change["high"] < 0 else 0
 
 
 def by_how_much(change: Change, share: bool = False) -> str:
-    """'+0.76, 95% interval 0.68 to 0.85'; a share changes by points of per cent."""
+    """Returns, for example, '+0.76, 95% interval 0.68 to 0.85'; the change of a share is in percentage points."""
     value = plain(change["value"], share, signed=True)
     span = interval(change["low"], change["high"], share, signed=True)
     return f"{value}, 95% interval {span}" if known(change["low"]) else value
 
 
-def _how_sure(questions: Change | None, reward: Change) -> str:
+def _evidence(questions: Change | None, reward: Change) -> str:
     runs = len(reward["by_run"])
     seeds = f" by each of {runs} seeds" if runs > 1 else ""
     games = count(reward["clusters"] if questions is None else questions["clusters"], "held-out game")
     asked = "" if questions is None else f"{p_value(questions['p'])} for questions and "
-    text = f"How sure: {games}, each played before and after{seeds}; p of no change {asked}{p_value(reward['p'])} for reward"
+    text = f"Evidence: {games}, each played before and after{seeds}; p of no change {asked}{p_value(reward['p'])} for reward"
     if runs < 2:
-        return f"{text}; one run, which says nothing about another seed."
+        return f"{text}; one run, so other seeds may differ."
     if questions is None:
         return f"{text}, over {reward['over']}; reward rose in {sum(value > 0 for value in reward['by_run'])} of {runs} runs."
     rose, gained = (sum(value > 0 for value in change["by_run"]) for change in (questions, reward))
     ahead = interval(questions.get("next_low"), questions.get("next_high"))
     return (
-        f"{text}, over {questions['over']}; questions rose in {rose} of {runs} runs and reward in {gained}; one more seed is expected "
-        f"to change questions by {ahead}."
+        f"{text}, over {questions['over']}; questions rose in {rose} of {runs} runs and reward in {gained}; predicted change of questions "
+        f"for one more seed: {ahead}."
     )

@@ -1,9 +1,10 @@
-"""The dialogues that can be read in the report: which ones are chosen, and which parts of them are kept.
+"""Data of the report's dialogue viewer: a sample of the dialogues.
 
-The invariant: the choice is spread over arms, runs, phases, stop reasons and steps, depends on the seed alone, and
-never changes a number elsewhere in the report: there every dialogue is counted. The same games are chosen wherever there
-is a choice, so that a game can be seen before and after training and next to its group. Boards and prompts are kept once,
-however many dialogues share them, and the whole stays below a size.
+Invariants:
+    The sample is spread over arms, runs, phases, stop reasons and steps, and depends on the seed alone.
+    It changes no number elsewhere in the report.
+    Samples prefer the same games everywhere, so that a game can be read before and after training, and next to its group.
+    Boards and prompts shared by dialogues are stored once, and the data stays below `MAX_BYTES`.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from slim_rl.errors import DataError
 from slim_rl.measured import measured
 
 STEP_STRATA = 10
-MAX_BYTES = 60_000_000  # of JSON, some tenth of which is left when it is packed
+MAX_BYTES = 60_000_000  # of JSON, which compression reduces to about a tenth
 
 Decode = Callable[[int], str]
 
 
 def choose(frame: pd.DataFrame, size: int, seed: int = 0) -> pd.DataFrame:
-    """At most `size` rows, the most wanted first.
+    """Returns at most `size` rows, by priority.
 
-    First comes one of every arm, run, phase and stop reason; then, of every arm, run and phase, as many as there is room for,
-    spread over the steps, with stop reasons as they fall. Games come in one random order everywhere, each whole.
+    First one row per arm, run, phase and stop reason; then rows of every arm, run and phase in turn, spread over the steps. Games
+    come in one random order everywhere, each with all of its dialogues.
     """
     runs = ["arm", "run", "phase"]
     steps = frame["step"].rank(method="dense", pct=True).fillna(0.0)
@@ -50,7 +51,7 @@ def choose(frame: pd.DataFrame, size: int, seed: int = 0) -> pd.DataFrame:
 
 
 def newest(frame: pd.DataFrame, size: int) -> pd.DataFrame:
-    """The last `size` rows that were played, the newest first."""
+    """Returns the last `size` rows by step, newest first."""
     return frame.sort_values("step", kind="stable", na_position="first").tail(size).iloc[::-1]
 
 
@@ -62,13 +63,14 @@ def collect(
     max_bytes: int = MAX_BYTES,
     last: bool = False,
 ) -> dict[str, Any]:
-    """The viewer's data (read by `page/*.js`): dialogues, and the boards and prompt texts they refer to by index.
+    """Returns the viewer's data for `page/*.js`: dialogues, and the boards and prompt texts they refer to by index.
 
     Args:
-        size: dialogues at most. Those that would take the data above `max_bytes` are left out.
-        last: the newest dialogues, instead of some of all.
-        decode: the text of one token id, for logs that hold tokens; without it that of the policy's own tokenizer, where the
-            log names a folder that has it, else ids stand for themselves.
+        size: maximum number of dialogues.
+        seed: seed of the sample.
+        decode: function from a token id to text; None: the tokenizer in the policy's folder, or the ids themselves without it.
+        max_bytes: maximum size of the data; further dialogues are left out.
+        last: whether to take the newest dialogues instead of a sample.
     """
     pool = _Pool()
     views: dict[int, dict[str, Any]] = {}
@@ -78,7 +80,7 @@ def collect(
         try:
             view = _view(read_dialogue(log, row), row, pool, decode)
             taken += len(orjson.dumps(view))
-        except (ValueError, DataError):  # counted, but not of a form that can be shown, or gone since
+        except (ValueError, DataError):  # the line cannot be displayed, or is gone
             continue
         if taken + pool.bytes > max_bytes:
             break
@@ -90,18 +92,18 @@ def collect(
 
 
 def _asking(shown: Sequence[dict[str, Any]]) -> int:
-    """Returns the place of the dialogue that a reader sees first: one that asks, of the first arm, after training if there is one."""
+    """Returns the index of the dialogue to open first: preferably one with questions, of the first arm, after training."""
 
     def rank(place: int) -> tuple[bool, bool, bool, int, int]:
         each = shown[place]
-        of_first = each["arm"] == shown[0]["arm"]
-        return each["questions"] > 0, of_first, each["phase"] != "train", each["step"] or 0, -place
+        first_arm = each["arm"] == shown[0]["arm"]
+        return each["questions"] > 0, first_arm, each["phase"] != "train", each["step"] or 0, -place
 
     return max(range(len(shown)), key=rank, default=0)
 
 
 def token_decoder(folder: Path) -> Decode:
-    """Texts of token ids by the tokenizer of a model folder (its tokenizer.json).
+    """Returns a decoder of token ids, from tokenizer.json of a model folder.
 
     Raises:
         DataError: the `tokenizers` library or the file is missing.
@@ -109,17 +111,19 @@ def token_decoder(folder: Path) -> Decode:
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
-        raise DataError("Showing tokens as text needs the tokenizers library: pip install tokenizers.") from error
+        raise DataError("Showing tokens as text needs the tokenizers library. Run pip install tokenizers.") from error
     path = Path(folder) / "tokenizer.json"
     if not path.is_file():
-        raise DataError(f"There is no {path}; give the folder of the model whose tokens are in the log.")
+        raise DataError(
+            f"--tokenizer {folder} has no tokenizer.json. Name the folder of the model whose tokens are in the log."
+        )
     tokenizer = Tokenizer.from_file(str(path))
     return lambda token: str(tokenizer.decode([token], skip_special_tokens=False))
 
 
 @cache
-def _own_decoder(model: str) -> Decode | None:
-    """That of the policy's model folder, if it is here and can be read."""
+def _policy_decoder(model: str) -> Decode | None:
+    """Returns a decoder from the policy's model folder, or None if the folder is missing or unreadable."""
     try:
         return token_decoder(Path(model)) if model else None
     except DataError:
@@ -127,7 +131,7 @@ def _own_decoder(model: str) -> Decode | None:
 
 
 class _Pool:
-    """Boards and texts, each kept once."""
+    """Boards and texts, each stored once."""
 
     def __init__(self) -> None:
         self.boards: list[dict[str, Any]] = []
@@ -136,7 +140,7 @@ class _Pool:
         self._seen: dict[Any, Any] = {}
 
     def board(self, environment: str, state: Any, seat: int) -> int | None:
-        """The index of what the game shows of itself; None if it shows nothing."""
+        """Returns the index of the game's board; None if it has no board."""
         key = (environment, seat, orjson.dumps(state, option=orjson.OPT_SORT_KEYS))
         if key not in self._seen:
             board = measured(game_of(environment)).viewer_board(state, seat)
@@ -144,6 +148,7 @@ class _Pool:
         return self._seen[key]
 
     def text(self, text: str) -> int:
+        """Returns the index of a text."""
         if text not in self._seen:
             self._seen[text] = self._add(self.texts, text)
         return int(self._seen[text])
@@ -220,8 +225,8 @@ _SHOWN = (
 
 
 def _pieces(dialogue: Dialogue, decode: Decode | None) -> Iterator[tuple[str, int, float]]:
-    """(text, loss mask, logprob) of every response token, if the log holds them."""
+    """Yields (text, loss mask, logprob) of each logged response token."""
     if dialogue.response_ids and decode is None:
-        decode = _own_decoder(str(dialogue.policy.get("model") or ""))
+        decode = _policy_decoder(str(dialogue.policy.get("model") or ""))
     for token, mask, logprob in zip(dialogue.response_ids, dialogue.loss_mask, dialogue.logprobs, strict=True):
         yield (decode(token) if decode else f"{token} "), mask, round(logprob, 3)

@@ -1,4 +1,7 @@
-"""The commands of `slim-rl`, one file each, those of `slim-rl lab` in `lab/`: `command` in it is the typer function, with its options and help."""
+"""Commands of `slim-rl`, one file per command; those of `slim-rl lab` are in `lab/`.
+
+Each file's `command` is a typer function.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,10 @@ from typing import Any
 
 
 def load(name: str) -> Any:
-    """The command of that name, such as "lab arms", to be called with a list of options. Words may be joined by dashes or underscores."""
+    """Returns the command `name`, such as "lab arms", to be called with a list of arguments.
+
+    Option names may use dashes or underscores.
+    """
     import typer
 
     app = typer.Typer(

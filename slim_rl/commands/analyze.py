@@ -1,4 +1,4 @@
-"""`slim-rl analyze`: from dialogue logs to figures, statistics and a report."""
+"""`slim-rl analyze`: figures, statistics and a report from dialogue logs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from slim_rl.analysis import MAX_DIALOGUES, analyze
-from slim_rl.commands.options import Games, Human, LogDirs, Logs, Paper, all_logs, check_folder, name_games
-from slim_rl.lab import sections  # noqa: F401  which the lab registers
+from slim_rl.commands.options import Games, Human, LogDirs, Logs, Paper, all_logs, check_folder, import_games
+from slim_rl.lab import sections  # noqa: F401  (registers the lab's sections of the report)
 
 
 def command(
@@ -22,17 +22,17 @@ def command(
     seed: Annotated[int, typer.Option(min=0, help="seed of the permutation tests and of the dialogues shown")] = 0,
     max_dialogues: Annotated[
         int,
-        typer.Option(min=0, help="at most so many dialogues in the report's viewer; figures and tables count all"),
+        typer.Option(min=0, help="maximum number of dialogues in the viewer; figures and tables use all"),
     ] = MAX_DIALOGUES,
-    price: Annotated[float, typer.Option(min=0, help="price of a question, in reward, for the ledger of asking")] = 0.0,
+    price: Annotated[float, typer.Option(min=0, help="question cost, in reward, for the gap to the ideal asker")] = 0.0,
     human: Human = None,
     paper: Paper = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace a report of other logs")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace a report on other logs")] = False,
     tokenizer: Annotated[Path | None, typer.Option(help="model folder, to show logged token ids as text")] = None,
     game: Games = None,
 ) -> None:
     """Draw figures and statistics from dialogue logs, and write an HTML report with a dialogue viewer."""
-    name_games(game)
+    import_games(game)
     summary = analyze(
         all_logs(logs, log_dir),
         check_folder(output),

@@ -1,6 +1,6 @@
-"""A policy against a partner, on held-out games: a cell of what `slim-rl evaluate` and `slim-rl lab bench` play.
+"""Cells: a policy against a partner on held-out games, as `slim-rl evaluate` and `slim-rl lab bench` play them.
 
-Every cell has its own log, and is resumable. A policy is a checkpoint, a chat model that plays by text, or one of the game's scripted policies.
+Every cell has a log of its own and can be resumed. A policy is a checkpoint, a chat model, or one of the game's scripted policies.
 """
 
 from __future__ import annotations
@@ -44,17 +44,18 @@ _WITHOUT_RESULT = frozenset(
         StopReason.CONTEXT_LENGTH,
     }
 )
-CHAT, SCRIPTED = "openai:", "scripted:"  # before the name of a chat model, and of one of the game's scripted policies
+CHAT, SCRIPTED = "openai:", "scripted:"  # prefixes of the names of chat models and of scripted policies
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One policy against one partner.
+    """Cell of an evaluation: a policy against a partner.
 
     Attributes:
-        policy: a model folder, a hub name, openai:MODEL, or scripted:NAME.
-        mode: "free", "forbidden" (it may not ask) or "forced:K" (K questions are asked for it).
-        suite: the benchmark's suite that it plays, if it plays one.
+        policy: model folder, hub name, openai:MODEL, or scripted:NAME.
+        partner: kind of the partner.
+        mode: "free", "forbidden" (questions are replaced) or "forced:K" (the first K turns are forced questions).
+        suite: name of the benchmark suite; "" outside the benchmark.
     """
 
     policy: str
@@ -64,12 +65,12 @@ class Cell:
 
     @property
     def chat_model(self) -> str:
-        """The chat model that plays by text; "" for any other policy."""
+        """Name of the chat model; "" for other policies."""
         return self.policy.removeprefix(CHAT) if self.policy.startswith(CHAT) else ""
 
     @property
     def scripted(self) -> str:
-        """The game's scripted policy; "" for any other."""
+        """Name of the scripted policy; "" for other policies."""
         return self.policy.removeprefix(SCRIPTED) if self.policy.startswith(SCRIPTED) else ""
 
     @property
@@ -82,11 +83,14 @@ class Cell:
         return "_".join((self.suite or self.policy_name, self.partner, self.mode.replace(":", "")))
 
 
-def scripted_player(config: Config, name: str, given: str = "--policy") -> Any:
-    """The game's scripted policy of that name, at the config's price a question, or the mean of several. `given`: what named it.
+def scripted_player(config: Config, name: str, option: str = "--policy") -> Any:
+    """Returns the game's scripted policy `name`, at the config's question cost (the mean of several).
+
+    Args:
+        option: command-line option that named it, for the error.
 
     Raises:
-        ConfigError: it has none of that name.
+        ConfigError: the game has no scripted policy of that name.
     """
     number = name.partition(":")[2]
     game = environment_class(config.environment)
@@ -94,14 +98,13 @@ def scripted_player(config: Config, name: str, given: str = "--policy") -> Any:
     known = measured(game).baselines(config.game, price, *([int(number)] if number.isdecimal() else []))
     if name in known:
         return known[name]
-    wrong = f"{given} {name} is not openai:MODEL"
     if not known:
         raise ConfigError(
-            f"{wrong}, and {game.__name__} has no scripted policies: name a chat model, or give a checkpoint."
+            f"{option} {name} is not openai:MODEL, and {game.__name__} has no scripted policies. Name a chat model, or use --checkpoint."
         )
     raise ConfigError(
-        f"{wrong}, nor a scripted policy of {game.__name__}, which are {', '.join(known)}; a checkpoint is given by --checkpoint"
-        f"{did_you_mean(name, known) or '.'}"
+        f"{option} {name} is neither openai:MODEL nor a scripted policy of {game.__name__} ({', '.join(known)}). Name one of these, or "
+        f"use --checkpoint for a model{did_you_mean(name, known) or '.'}"
     )
 
 
@@ -114,17 +117,19 @@ def play_cells(
     num_trials: int = 1,
     elsewhere: str = "name another folder (--output ...)",
 ) -> dict[str, list[Dialogue]]:
-    """Plays each cell by its own config (`cell_config`) on its own games: see `evaluate`. `elsewhere`: what to do where another config has
-    played.
+    """Plays each cell under its config (`cell_config`) on its games; see `evaluate`.
+
+    Args:
+        elsewhere: advice of the error if the folder holds dialogues of another config.
     """
     cells = list(configs)
     results: dict[str, list[Dialogue]] = {}
     with evaluating(output):
-        # a model is loaded, and a server started, once; a scripted policy is made for each config
+        # load each model, and start each server, once; make a scripted policy per config
         for player in dict.fromkeys(map(_player, cells)):
-            first, *_ = own = [cell for cell in cells if _player(cell) == player]
+            first, *_ = same_player = [cell for cell in cells if _player(cell) == player]
             with _ready(configs[first], first, engine, output / f"{first.name}.server.log") as ready:
-                for cell in own:
+                for cell in same_player:
                     config, log = configs[cell], output / f"{cell.name}.jsonl"
                     weights = None if cell.scripted or cell.chat_model else weights_digest(Path(cell.policy))
                     claim_log(log, config, _decides(config, cell), weights, elsewhere)
@@ -145,22 +150,25 @@ def play_cells(
 
 
 def _decides(config: Config, cell: Cell) -> list[str]:
-    """The keys that decide how the cell's games are played. Of a price, those that a policy is told or plans by."""
+    """Returns the config keys that determine the cell's dialogues.
+
+    The question cost is among them only if the policy reads it or plans by it.
+    """
     policy = [] if cell.scripted else ["policy.openai"] if cell.chat_model else ["policy"]
     priced = cell.scripted or isinstance(make_training_reward(config).question_price, tuple)
     return ["environment", "seed", "game", "partner", "limits", *policy, *(["train.reward"] if priced else [])]
 
 
 def _player(cell: Cell) -> tuple[str, str]:
-    """What the cells that one policy plays, as it is made, have in common."""
+    """Returns what is equal in cells that share a policy object."""
     return cell.policy, cell.suite if cell.scripted else ""
 
 
 def cell_config(config: Config, cell: Cell) -> Config:
-    """The config that a cell is played by. Raises ConfigError for a partner or mode that it cannot have."""
+    """Returns the config of a cell. Raises ConfigError for a partner or mode that its policy cannot play."""
     if cell.partner == "self" and (cell.chat_model or cell.scripted):
         raise ConfigError(
-            "partner self needs a policy with tokens, which a chat model and a scripted policy do not have; name another partner."
+            "partner.kind=self needs a policy that samples tokens, not a chat model or a scripted policy. Name another partner."
         )
     check_mode(config, cell.mode)
     policy: dict[str, Any] = {} if cell.scripted else {"model": cell.policy}
@@ -183,31 +191,32 @@ def _ready(config: Config, cell: Cell, engine: EngineChoice, log: Path) -> Itera
 
 
 def parse_mode(mode: str) -> tuple[str, int]:
-    """The name of a mode and its number of forced questions. Raises ConfigError for an unknown one."""
+    """Returns a mode's name and its number of forced questions. Raises ConfigError for an unknown mode."""
     name, _, number = mode.partition(":")
     if (name in ("free", "forbidden") and not number) or (name == "forced" and number.isdecimal()):
         return name, int(number or 0)
-    raise ConfigError(f"There is no mode '{mode}': use free, forbidden or forced:K, for example forced:2.")
+    raise ConfigError(f"--mode {mode} is unknown. Use free, forbidden or forced:K, such as forced:2.")
 
 
-_NEEDED = {"forbidden": ("asks", "which messages ask"), "forced": ("questions_worth_asking", "what to ask")}
+_NEEDED = {"forbidden": "asks", "forced": "questions_worth_asking"}
 
 
 def check_mode(config: Config, mode: str) -> None:
-    """Raises ConfigError for an unknown mode, and for one that the config's game says too little for."""
+    """Raises ConfigError for an unknown mode, or if the config's game lacks the method that the mode needs."""
     name, _ = parse_mode(mode)
-    needed, what = _NEEDED.get(name, ("", ""))
+    needed = _NEEDED.get(name, "")
     game = environment_class(config.environment)
     if needed and not says(game, needed):
         raise ConfigError(
-            f"--mode {mode}: {game.__name__} does not say {what}; give it a classmethod {needed} (docs/reference/environment-api.md), or leave the mode out."
+            f"--mode {mode} needs the classmethod {game.__name__}.{needed}, which is missing. Implement it (docs/reference/environment-api.md), or "
+            "leave the mode out."
         )
 
 
 def intervention(
     config: Config, mode: str, policy: Player, chat: Chat | None
 ) -> Callable[[DialogueSpec], Player] | None:
-    """What gives each episode the policy of a mode; None for free play."""
+    """Returns a function that gives each dialogue the policy of a mode; None for free play."""
     name, number = parse_mode(mode)
     if name == "free":
         return None
@@ -225,20 +234,20 @@ def intervention(
 
 
 def notes(played: Mapping[str, Sequence[Dialogue]]) -> Iterator[str]:
-    """What a table of means does not show: dialogues that failed, and what the policies' own calls cost."""
+    """Yields sentences on failed dialogues, games without a result, and the cost of the policies' API calls."""
     for name, dialogues in played.items():
         ended = Failures(dialogues)
         if ended.reasons:
             reasons = ", ".join(f"{reason} {count}" for reason, count in ended.reasons.most_common())
-            yield f"{name}: {ended.reasons.total()} of {len(dialogues)} dialogues failed ({reasons}); the same command plays them again."
+            yield f"{name}: {ended.reasons.total()} of {len(dialogues)} dialogues failed ({reasons}). Run the same command to replay them."
         unended = Counter(str(each.stop_reason) for each in dialogues if each.stop_reason in _WITHOUT_RESULT)
         if 2 * unended.total() >= len(dialogues) > 0:
             reasons = ", ".join(f"{reason} {count}" for reason, count in unended.most_common())
             yield (
                 f"{name}: {unended.total()} of {len(dialogues)} games ended without a result ({reasons}). If the policy was trained with other "
-                "rules or limits, set them: game.rules, limits.turn_tokens."
+                "rules or limits, set game.rules and limits.turn_tokens."
             )
         usages = [turn.usage for d in dialogues for turn in d.turns if turn.role == "policy" and turn.usage]
         if usages:
             calls, cost = (sum(usage.get(key) or 0 for usage in usages) for key in ("calls", "cost_usd"))
-            yield f"{name}: {calls:,} calls of the policy" + (f", ${cost:.2f}" if cost else "")
+            yield f"{name}: {calls:,} policy calls" + (f", ${cost:.2f}" if cost else "")

@@ -1,4 +1,4 @@
-"""`slim-rl generate`: makes games files."""
+"""`slim-rl generate`: writes games files."""
 
 from __future__ import annotations
 
@@ -20,41 +20,42 @@ from slim_rl.errors import ConfigError
 def command(
     config: Annotated[
         Path | None,
-        typer.Argument(metavar="CONFIG", help="a config, whose values the options below override", show_default=False),
+        typer.Argument(metavar="CONFIG", help="config, whose values the options below override", show_default=False),
     ] = None,
     num_games: Annotated[
-        int | None, typer.Option("--num-games", "--num-train", help="games to make, to train on")
+        int | None, typer.Option("--num-games", "--num-train", help="number of training games")
     ] = None,
-    num_test: Annotated[int | None, typer.Option(min=0, help="held-out games to make beside them")] = None,
+    num_test: Annotated[int | None, typer.Option(min=0, help="number of held-out games")] = None,
     output: Annotated[
-        Path | None, typer.Option(help="file to write: .jsonl, or .parquet for verl; with --num-test a folder of two")
+        Path | None,
+        typer.Option(help="file to write, .jsonl, or .parquet for verl; with --num-test a folder for two files"),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="seed of the games")] = None,
     n: Annotated[int | None, typer.Option(help="reviewers and papers, 2 to 8 with DialOp's names")] = None,
     workers: Workers = 1,
     seat: Annotated[str | None, typer.Option(help="the policy's seat: 0, 1 or both (every other game)")] = None,
-    format: Annotated[str | None, typer.Option(help="jsonl or parquet; by default from the suffix")] = None,
+    format: Annotated[str | None, typer.Option(help="jsonl or parquet; the suffix's by default")] = None,
     hardness: Annotated[
-        float | None, typer.Option(help="least ratio of the best joint plan to either solo plan")
+        float | None, typer.Option(help="minimum ratio of the best joint plan to either solo plan")
     ] = None,
     scales: Annotated[bool | None, typer.Option(help="show each player differently scaled scores")] = None,
-    p_observed: Annotated[float | None, typer.Option(help="chance that a player sees a cell")] = None,
+    p_observed: Annotated[float | None, typer.Option(help="probability that a player sees a score")] = None,
     overrides: Overrides = None,
     games: Annotated[
-        Path | None, typer.Option(help="JSON lines of game states to write as whole rows, in place of dealing any")
+        Path | None, typer.Option(help="JSON lines of game states to write as rows, instead of generating games")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the files that CONFIG names")] = False,
-    config_file: Annotated[Path | None, typer.Option("--config", help="the same as CONFIG")] = None,
+    config_file: Annotated[Path | None, typer.Option("--config", help="same as CONFIG")] = None,
 ) -> None:
-    """Make games: a JSONL (or parquet) file, or the files a config names.
+    """Generate games: a JSONL (or parquet) file, or the files a config names.
 
-    With --output that file is written, and replaced if it exists; without a CONFIG the games are dealt as in DialOp. Without --output
-    the train and eval files that CONFIG names are made if they are missing. Prints the paths.
+    With --output, writes that file, or replaces it; without CONFIG, games are generated as in DialOp. Without --output, writes the
+    missing ones of the train and eval files that CONFIG names. Prints the paths.
     """
     if config is not None and config_file is not None:
-        raise ConfigError(f"There are two configs, {config} and {config_file}: give one.")
+        raise ConfigError(f"Two configs are named, {config} and {config_file}. Name one.")
     config = config or config_file
-    given = {
+    options = {
         "game.n": n,
         "game.hardness": hardness,
         "game.scales": scales,
@@ -66,7 +67,7 @@ def command(
     }
     changes = [
         *(overrides or ()),
-        *(f"{key}={str(value).lower()}" for key, value in given.items() if value is not None),
+        *(f"{key}={str(value).lower()}" for key, value in options.items() if value is not None),
     ]
     settings = load_config(config, changes) if config is not None else parse_config({}, changes)
     if output is not None:
@@ -74,12 +75,10 @@ def command(
             typer.echo(path)
         return
     if config is None or any(each is not None for each in (num_games, num_test, format, games)):
-        raise ConfigError(
-            "There is no place to write the games: give --output, or only a config that names its data files."
-        )
-    for made in ensure_games(settings, workers, overwrite=overwrite):
-        if made is not None:
-            typer.echo(made)
+        raise ConfigError("No output is named. Use --output, or only a config that names its data files.")
+    for file in ensure_games(settings, workers, overwrite=overwrite):
+        if file is not None:
+            typer.echo(file)
 
 
 def write(
@@ -90,19 +89,22 @@ def write(
     games: Path | None = None,
     held_out: bool = False,
 ) -> Iterator[Path]:
-    """Writes `data.num_train` games, or those of the file `games`, to `output`; with `data.num_eval` held-out ones to its files train
-    and test.
+    """Writes games to `output`, and yields the paths.
+
+    Args:
+        games: file of game states to write; None: `data.num_train` new games.
+        held_out: write a folder with the files train and test instead, the latter with `data.num_eval` games.
 
     Raises:
-        ConfigError: another format than jsonl and parquet (verl's), no game fits, or held-out games are to go into one file.
+        ConfigError: the format is unknown, no game fits, or `output` is a file although two are written.
     """
     format = format or ("" if held_out else output.suffix.removeprefix(".")) or "jsonl"
     if format not in ("jsonl", "parquet"):
         raise ConfigError(
-            f"The format {format!r} is unknown: choose jsonl or parquet (--format, or the output's suffix)."
+            f"The format {format!r} is unknown. Choose jsonl or parquet (--format, or the suffix of --output)."
         )
     if held_out and (output.suffix in (".jsonl", ".parquet") or output.is_file()):
-        raise ConfigError(f"--output {output} is a file, but --num-test makes two; name a folder.")
+        raise ConfigError(f"--output {output} is a file, but --num-test writes two. Name a folder.")
     files: dict[Split, Path] = {"train": output}
     if held_out:
         files = {"train": output / f"train.{format}", "eval": output / f"test.{format}"}

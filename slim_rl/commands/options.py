@@ -1,4 +1,4 @@
-"""Options that several commands share: one name for one thing."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -12,49 +12,52 @@ from slim_rl import bundled
 from slim_rl.environment import environment_class, is_ours
 from slim_rl.errors import ConfigError
 
-CONFIG_HELP = f"a YAML file, or one of these names: {', '.join(bundled.names())}"
+CONFIG_HELP = f"YAML file, or one of these names: {', '.join(bundled.names())}"
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help=CONFIG_HELP, show_default=False)]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", "-s", help="override a key: partner.kind=mute (repeatable)", metavar="KEY=VALUE"),
 ]
 Backend = Annotated[str | None, typer.Option(help="trl, slime or verl; the config's by default")]
-Workers = Annotated[int, typer.Option(min=1, help="processes that generate games; the games do not depend on it")]
+Workers = Annotated[
+    int, typer.Option(min=1, help="processes that generate games; the games do not depend on their number")
+]
 Human = Annotated[
     Path | None,
-    typer.Option("--human", "--references", help="DialOp's optimization.jsonl, for a line at human reward"),
+    typer.Option("--human", "--references", help="DialOp's optimization.jsonl, to compare with the reward of people"),
 ]
 Logs = Annotated[
     list[Path] | None, typer.Argument(metavar="LOG", help="dialogue logs, or folders of them", show_default=False)
 ]
-LogDirs = Annotated[list[Path] | None, typer.Option("--log-dir", help="the same (repeatable)")]
+LogDirs = Annotated[list[Path] | None, typer.Option("--log-dir", help="same as LOG (repeatable)")]
 Paper = Annotated[
-    bool, typer.Option("--paper", help="also each table as CSV, LaTeX and Markdown, and each figure as PDF")
+    bool, typer.Option("--paper", help="write each table as CSV, LaTeX and Markdown, and each figure as PDF, too")
 ]
 Games = Annotated[
     list[str] | None,
     typer.Option(
         "--game",
         metavar="DOTTED.PATH",
-        help="your own game that the logs come from, such as examples.treasure.Treasure: its code is imported (repeatable)",
+        help="import this custom environment, which the logs name, such as examples.treasure.Treasure (repeatable)",
     ),
 ]
 Engine = Annotated[
-    str, typer.Option(help="what samples a checkpoint: transformers (in this process), sglang or vllm (a server)")
+    str,
+    typer.Option(help="engine that samples a checkpoint: transformers (in this process), sglang or vllm (a server)"),
 ]
 ServerAddress = Annotated[
-    str | None, typer.Option(metavar="URL", help="URL of a running server; without it one is started")
+    str | None, typer.Option(metavar="URL", help="URL of a running server; a new one is started by default")
 ]
 EngineFlags = Annotated[
-    str, typer.Option("--engine-args", help="further flags for the server that is started, such as '--tp 2'")
+    str, typer.Option("--engine-args", help="further flags of the started server, such as '--tp 2'")
 ]
 Concurrency = Annotated[
-    int | None, typer.Option(min=1, help="dialogues played at once (with a server 1000, otherwise all, by default)")
+    int | None, typer.Option(min=1, help="maximum number of dialogues at once (default: 1000 with a server, else all)")
 ]
 SuitesFolder = Annotated[
     Path | None,
     typer.Option(
-        "--suites", metavar="FOLDER", help="suites of your own, as in configs/bench; by default those of slim_rl"
+        "--suites", metavar="FOLDER", help="folder of custom suites, as in configs/bench; slim_rl's suites by default"
     ),
 ]
 
@@ -62,37 +65,37 @@ _FILES = (".csv", ".html", ".json", ".jsonl", ".parquet", ".png", ".txt", ".xlsx
 
 
 def all_logs(logs: list[Path] | None, log_dirs: list[Path] | None) -> list[Path]:
-    """The logs that were named either way. Raises ConfigError if there are none."""
-    if found := [*(log_dirs or ()), *(logs or ())]:
-        return found
+    """Returns the logs named by arguments and by --log-dir. Raises ConfigError without any."""
+    if paths := [*(log_dirs or ()), *(logs or ())]:
+        return paths
     raise ConfigError(
-        "No dialogue logs are named: give the folder that a run wrote them to, such as logs/matching_local."
+        "No dialogue logs are named. Name the folder that a run wrote them to, such as logs/matching_local."
     )
 
 
-def words_of(flags: str) -> list[str]:
-    """The words of --engine-args. Raises ConfigError if a quotation mark in it is never closed."""
+def split_flags(flags: str) -> list[str]:
+    """Returns the arguments in --engine-args. Raises ConfigError for an unclosed quotation mark."""
     try:
         return shlex.split(flags)
     except ValueError as error:
         raise ConfigError(
-            f"--engine-args {flags} cannot be split into words ({error}): close each quotation mark."
+            f"--engine-args {flags} cannot be split into arguments ({error}). Close each quotation mark."
         ) from error
 
 
-def name_games(games: list[str] | None) -> None:
-    """Lets logs name these games: a log by itself imports no code. Raises ConfigError if one cannot be imported."""
+def import_games(games: list[str] | None) -> None:
+    """Imports the games of --game, which logs name but never import. Raises ConfigError if an import fails."""
     for game in games or ():
         environment_class(game)
 
 
 def check_folder(path: Path) -> Path:
-    """An option's value that names a folder to write. Raises ConfigError if it looks like a file, or is one."""
+    """Returns the folder of --output. Raises ConfigError if it is a file, or is named like one."""
     if path.suffix.lower() in _FILES or path.is_file():
-        raise ConfigError(f"--output {path} is a file, but a folder is written; name a folder.")
+        raise ConfigError(f"--output {path} is a file, but a folder is written. Name a folder.")
     return path
 
 
-def game_named(environment: str) -> str:
-    """What a command that reads logs of this game is told beside them: a log names a game of one's own, and never imports it."""
+def game_option(environment: str) -> str:
+    """Returns the option --game that commands need to read logs of a custom environment; "" for slim_rl's games."""
     return "" if is_ours(environment) else f" --game {environment}"

@@ -1,8 +1,7 @@
-"""`slim-rl play`: a game in the terminal; a person, or a model that is watched, against any partner.
+"""`slim-rl play`: a game in the terminal, played by a person or by a model, against any partner.
 
-The person types actions as the policy would write them. In a game whose actions begin with a tag, a line without one is a
-message, and a proposal may go over several lines, ended by an empty one. The person's board is shown again whenever it changes.
-Ctrl-C ends the command at once.
+The person types actions as the policy would write them. In a game with tags, a line without a tag is a message, and an empty line
+ends a proposal of several lines. The person's board is shown again when it changes. Ctrl-C ends the command at once.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from slim_rl.policies import check_model_name
 from slim_rl.trained import model_of
 
 QUIT = "quit"
-LEFT = "you left the game"
+QUIT_FAILURE = "you left the game"
 
 
 def command(
@@ -41,9 +40,7 @@ def command(
     game: Annotated[int, typer.Option(min=0, help="number of the held-out game, from 0")] = 0,
     model: Annotated[
         str | None,
-        typer.Option(
-            "--model", "--checkpoint", help="watch this model play instead: a model or run folder, or hub name"
-        ),
+        typer.Option("--model", "--checkpoint", help="watch this model play: a model or run folder, or hub name"),
     ] = None,
     overrides: Overrides = None,
 ) -> None:
@@ -52,7 +49,7 @@ def command(
 
 
 class ShownWorker(RolloutWorker):
-    """A worker that plays in the environment that the screen shows."""
+    """Worker that plays in the environment shown on the screen."""
 
     def __init__(self, config: Config, env: BaseEnvironment, policy: Partner) -> None:
         super().__init__(config, None, policy)
@@ -63,10 +60,11 @@ class ShownWorker(RolloutWorker):
 
 
 class Person:
-    """Somebody at the keyboard, on the protocol of a partner.
+    """Person at the keyboard, with the interface of a partner.
 
     Args:
-        env: the game; the seat's board is printed before a turn if it has changed since the last.
+        ask: reads one line after a prompt, as `input` does.
+        env: environment; the seat's board is printed before a turn if it has changed.
     """
 
     identity: ClassVar[dict[str, Any]] = {"kind": "person"}
@@ -89,21 +87,21 @@ class Person:
         if board is not None and board != self._last:
             self.console.print(table_of(board))
             self._last = board
-        with _interrupted_at_once():  # nothing else waits for the loop while the person thinks
+        with _interrupted_at_once():  # the event loop has nothing else to do meanwhile
             return Turn(self.read())
 
     def read(self) -> str:
-        """One action. Raises PartnerFailure when the person leaves."""
+        """Returns one action. Raises PartnerFailure when the person quits."""
         try:
             while not (text := self.ask("you> ").strip()):
-                pass  # a line of nothing is no action
+                pass  # an empty line is not an action
             if text.lower() == QUIT:
-                raise PartnerFailure(LEFT)
+                raise PartnerFailure(QUIT_FAILURE)
             if text.lower().startswith("[propose]"):
                 while line := self.ask("   > ").strip():
                     text += f"\n{line}"
         except EOFError:
-            raise PartnerFailure(LEFT) from None
+            raise PartnerFailure(QUIT_FAILURE) from None
         tags = self.env.tags
         return text if text.startswith("[") or not tags else f"[{tags[0]}] {text}"
 
@@ -111,20 +109,27 @@ class Person:
 def play(
     config: Config, *, game: int = 0, model: str | None = None, console: Console | None = None, ask: Any = input
 ) -> float:
-    """Plays row `game` of the held-out games (of the training games if there are none) and returns the reward; 0 if it failed.
-    Raises ConfigError if there is no such game or model, SlimError if the partner answers no more.
+    """Plays one held-out game and returns the reward; 0 if it failed.
 
-    With `model`, that model plays and the person watches.
+    Args:
+        game: row of the held-out games (of the training games without those).
+        model: model that plays while the person watches; None: the person plays.
+
+    Raises:
+        ConfigError: the game or model does not exist.
+        SlimError: the partner stopped answering.
     """
     if config.selfplay and model is None:
         other = next(iter(environment_class(config.environment).partners), "openai")
         raise ConfigError(
-            f"partner.kind is self, which needs a policy: name one, or choose a partner with --set partner.kind={other}."
+            f"partner.kind=self needs a policy. Name one with --model, or choose a partner with --set partner.kind={other}."
         )
     console = console or Console()
     rows = load_rows(config, "eval") or load_rows(config, "train")
     if game >= len(rows):
-        raise ConfigError(f"--game {game} does not exist: the config has {len(rows)} games, 0 to {len(rows) - 1}.")
+        raise ConfigError(
+            f"--game {game} does not exist. Choose one of the config's {len(rows)} games, 0 to {len(rows) - 1}."
+        )
     if model is not None:
         model = model_of(model, "--model")
         check_model_name(model)
@@ -135,14 +140,14 @@ def play(
         _play_person(config, env, row, console, ask) if model is None else _watch(config, env, row, model, console)
     )
     reward = dialogue.reward or 0.0
-    deserted = dialogue.failed and dialogue.failure != LEFT
-    if not deserted:
+    partner_failed = dialogue.failed and dialogue.failure != QUIT_FAILURE
+    if not partner_failed:
         console.print(Text(printable(f"ended: {dialogue.failure or dialogue.stop_reason}"), "dim"))
     if not dialogue.failed:
         console.print(f"reward: {reward:.2f}", style="bold")
     if (truth := env.board(None)) is not None:
         console.print(table_of(truth))
-    if deserted:
+    if partner_failed:
         raise SlimError(f"The game failed: {dialogue.failure or dialogue.stop_reason}")
     return reward
 
@@ -154,16 +159,16 @@ def _play_person(
     if env.board(row.seat) is None:
         console.print(Text(printable(env.get_state_description(row.seat))))
     actions = ", ".join([f"a {env.tags[0]}", *(f"[{tag}]" for tag in env.tags[1:])]) if env.tags else "your action"
-    slips = f" {env.max_errors} refused actions in a row end the game (game.max_errors)." if env.max_errors else ""
-    console.print(Text(f"Type {actions}; '{QUIT}' to leave.{slips}", "dim"))
+    errors = f" {env.max_errors} refused actions in a row end the game (game.max_errors)." if env.max_errors else ""
+    console.print(Text(f"Type {actions}; '{QUIT}' to leave.{errors}", "dim"))
     worker = ShownWorker(config, env, Person(console, ask, env))
     (dialogue,) = asyncio.run(worker.play(worker.spec(row, "play")))
-    # what ended the game, which the person has not seen yet; who leaves has seen it all
+    # print the last turn, which the person has not seen yet
     last = dialogue.turns[-1] if dialogue.turns and not dialogue.failed else None
     if last is not None and last.role == "partner":
         console.print(Text(f"partner> {printable(last.text)}", "cyan"))
-    elif last is not None and (words := last.observation or last.error):
-        console.print(Text(printable(words), "red" if last.error else "cyan"))
+    elif last is not None and (reply := last.observation or last.error):
+        console.print(Text(printable(reply), "red" if last.error else "cyan"))
     return dialogue
 
 
@@ -184,7 +189,7 @@ def _watch(config: Config, env: BaseEnvironment, row: GameRow, model: str, conso
 
 @contextmanager
 def _interrupted_at_once() -> Iterator[None]:
-    """Ctrl-C raises KeyboardInterrupt here and now; asyncio's own handler would wait for the line that is being read."""
+    """Makes Ctrl-C raise KeyboardInterrupt immediately; asyncio's handler would wait for the line being read."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,7 @@
-"""What goes to a terminal: text from models, logs and files is shown literally, never interpreted as markup or control characters."""
+"""Terminal output.
+
+Invariant: text from models, logs and files is shown literally, never interpreted as markup or control characters.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +24,16 @@ if TYPE_CHECKING:
     from slim_rl.environment import Board
 
 
-# Control characters but line ends and tabs, and those that turn the direction of writing: words could stand in another order.
-_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# Control characters except line ends and tabs, and those that change the direction of writing, which could reorder the text.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
-_COMMAND = re.compile(r"`(slim-rl \w+) CONFIG\b")  # in messages: a command for the config in hand
+_COMMAND = re.compile(r"`(slim-rl \w+) CONFIG\b")  # a command in a message, for the config of this command line
 _config = "CONFIG"
 
 
-def config_in_hand(options: Sequence[str]) -> None:
-    """Notes the config of a command line and its changes, which the commands in messages are printed with."""
+def remember_config(options: Sequence[str]) -> None:
+    """Stores the config and overrides of a command line, to print them in the commands that messages suggest."""
     global _config
     changes = [word for word in _values(options, "--set", "-s") if not word.startswith("train.backend=")]
     named = next((word for word in options if word.endswith((".yaml", ".yml")) or word in bundled.names()), None)
@@ -47,31 +50,31 @@ def _values(options: Sequence[str], *names: str) -> Iterator[str]:
 
 
 def printable(text: str) -> str:
-    """Returns the text without the characters that a terminal would obey, its commands with the config in hand."""
-    return _OBEYED.sub("", _COMMAND.sub(lambda found: f"`{found[1]} {_config}", text))
+    """Returns the text without control characters, and with this command line's config in suggested commands."""
+    return _CONTROL.sub("", _COMMAND.sub(lambda match: f"`{match[1]} {_config}", text))
 
 
 def show_warnings_as_sentences(prefix: str) -> None:
-    """From now on a `SlimWarning` is one sentence on stderr; others are shown as Python shows them."""
-    usual = warnings.formatwarning
+    """Makes Python show a `SlimWarning` as one sentence; other warnings are unchanged."""
+    default = warnings.formatwarning
 
     def plain(
         message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
     ) -> str:
         if issubclass(category, SlimWarning):
             return f"{prefix}{printable(str(message))}\n"
-        return usual(message, category, filename, lineno, line)
+        return default(message, category, filename, lineno, line)
 
     warnings.formatwarning = plain
 
 
-def working(what: str) -> AbstractContextManager[object]:
-    """Shows on a terminal's stderr that something is being done, as long as the block takes."""
-    return Console(stderr=True).status(Text(f"{printable(what)} ..."))
+def working(activity: str) -> AbstractContextManager[object]:
+    """Shows `activity` on a terminal's stderr while the block runs."""
+    return Console(stderr=True).status(Text(f"{printable(activity)} ..."))
 
 
 def turn_texts(dialogue: Dialogue) -> Iterator[Text]:
-    """What was thought, said and refused, a text a line, with what its questions asked."""
+    """Yields the dialogue's thoughts, messages, errors and observations, one text per line, questions annotated."""
     for turn in dialogue.turns:
         if turn.thought:
             yield Text(printable(f"{turn.role} thinks: {turn.thought}"), "dim italic")
@@ -88,7 +91,7 @@ def turn_texts(dialogue: Dialogue) -> Iterator[Text]:
 
 
 def table_of(board: Board) -> Table:
-    """A board for the terminal; marked cells are bold, with a star."""
+    """Returns a board as a terminal table; marked cells are bold, with a star."""
     table = Table(title=Text(printable(board.title)))
     table.add_column("")
     for column in board.columns:

@@ -1,4 +1,4 @@
-"""`slim-rl show`: dialogues of a log in the terminal, for a machine without a browser. `slim-rl analyze` has a viewer for all of them."""
+"""`slim-rl show`: dialogues of a log in the terminal. `slim-rl analyze` has a viewer for all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.rule import Rule
 from rich.text import Text
 
 from slim_rl.analysis.load import load, read_dialogue
-from slim_rl.commands.options import Games, LogDirs, Logs, all_logs, name_games
+from slim_rl.commands.options import Games, LogDirs, Logs, all_logs, import_games
 from slim_rl.commands.screen import printable, turn_texts
 from slim_rl.dialogue.log import of_line
 from slim_rl.dialogue.record import Dialogue
@@ -26,22 +26,22 @@ def command(
     where: Annotated[
         str,
         typer.Option(
-            metavar="CONDITION", help="which ones, such as: phase == 'eval' and questions > 3 (a pandas query)"
+            metavar="CONDITION", help="select dialogues by a pandas query, such as: phase == 'eval' and questions > 3"
         ),
     ] = "",
     sort: Annotated[
         str,
         typer.Option(
-            metavar="COLUMN", help="sort by this column, lowest first; by default the last dialogues of the log"
+            metavar="COLUMN", help="sort by this column, lowest first; by default show the last dialogues of the log"
         ),
     ] = "",
-    descending: Annotated[bool, typer.Option("--descending", help="with --sort: highest first")] = False,
+    descending: Annotated[bool, typer.Option("--descending", help="with --sort: sort highest first")] = False,
     game: Games = None,
 ) -> None:
     """Show dialogues of a log in the terminal: the last ones, or those that --where selects."""
     if descending and not sort:
-        raise ConfigError("--descending needs --sort: name the column to sort by.")
-    name_games(game)
+        raise ConfigError("--descending needs --sort. Name the column to sort by.")
+    import_games(game)
     log = load(all_logs(logs, log_dir))
     chosen = choose(log.frame, num, where, sort, descending)
     console = Console()
@@ -55,24 +55,24 @@ def command(
 
 
 def choose(frame: pd.DataFrame, num: int, where: str = "", sort: str = "", descending: bool = False) -> pd.DataFrame:
-    """At most `num` rows that fulfil `where`. Raises ConfigError for a condition or a column that cannot be used."""
+    """Returns at most `num` rows that fulfil `where`. Raises ConfigError for an invalid condition or column."""
     if sort and sort not in frame:
-        raise ConfigError(f"--sort {sort}: there is no such column; choose {', '.join(map(str, frame.columns))}.")
+        raise ConfigError(f"--sort {sort} is not a column. Choose one of {', '.join(map(str, frame.columns))}.")
     try:
         holds = frame.eval(where) if where else None
-    except Exception as error:  # whatever Python can raise on an expression
+    except Exception as error:  # evaluating an expression can raise anything
         raise ConfigError(
-            f"--where {where}: {' '.join(str(error).split())}; compare columns, such as reward < 0.5 and agreed == 1; they are "
+            f"--where {where}: {' '.join(str(error).split())}. Compare columns, such as reward < 0.5 and agreed == 1; choose from "
             f"{', '.join(map(str, frame.columns))}."
         ) from error
     if where and not (isinstance(holds, pd.Series) and holds.dtype == bool):
-        raise ConfigError(f"--where {where} is not a condition; compare a column, such as reward < 0.5.")
-    found = frame if holds is None else frame[holds]
-    return found.sort_values(sort, ascending=not descending, kind="stable").head(num) if sort else found.tail(num)
+        raise ConfigError(f"--where {where} is not a condition. Compare a column, such as reward < 0.5.")
+    rows = frame if holds is None else frame[holds]
+    return rows.sort_values(sort, ascending=not descending, kind="stable").head(num) if sort else rows.tail(num)
 
 
 def show(console: Console, dialogue: Dialogue) -> None:
-    """A dialogue: what the policy read at first, what was said, and how it ended."""
+    """Prints a dialogue: the policy's prompt, the turns, and how it ended."""
     step = "" if dialogue.step is None else f" · step {dialogue.step}"
     console.print(Rule(Text(printable(f"{dialogue.run or dialogue.arm}{step} · {dialogue.id}")), align="left"))
     if dialogue.prompt:

@@ -1,4 +1,4 @@
-"""`slim-rl train`: hands a config to the backend it names."""
+"""`slim-rl train`: trains with the backend that the config names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from slim_rl import backends
 from slim_rl.commands.options import Backend, ConfigFile, Overrides
 from slim_rl.config import load_config
-from slim_rl.lab.incentives import told
+from slim_rl.lab.incentives import launch_check
 from slim_rl.processes import interruptible
 from slim_rl.ranks import own_rank
 
@@ -25,22 +25,22 @@ def command(
         typer.Option("--print-flags", help="slime: print the flags that depend on the config, for its launch script"),
     ] = False,
     extra: Annotated[
-        list[str] | None, typer.Argument(help="verl: its own key=value; slime, after --: its own flags")
+        list[str] | None, typer.Argument(help="trainer's arguments: for verl key=value; for slime flags, after --")
     ] = None,
 ) -> None:
-    """Train a policy; an interrupted run resumes from its last checkpoint."""
+    """Train a policy, or resume an interrupted run from its last checkpoint."""
     changes = [*(overrides or ()), *([f"train.backend={backend}"] if backend else [])]
     settings = load_config(config, changes)
-    told.register()
+    launch_check.register()
     with interruptible(backends.GO_ON):
         request = backends.Request(config, changes, settings, extra or (), fresh, dry_run, print_flags)
         result = backends.start(request)
-    if result is not None and own_rank() == 0:  # the first process reports
+    if result is not None and own_rank() == 0:
         report(result)
 
 
 def report(result: backends.Result) -> None:
-    """Prints what a run on this machine came to: held-out games before and after, and where its files are."""
+    """Prints the results of a run on this machine: held-out games before and after, and the paths of its files."""
     from rich.console import Console
 
     from slim_rl.analysis.terminal_tables import before_after_table

@@ -1,7 +1,7 @@
-"""`slim-rl watch`: a run while it goes on, in a browser or in the terminal, from its dialogue log alone.
+"""`slim-rl watch`: a running run in a browser or in the terminal, from its dialogue log alone.
 
-The page is served on this machine's loopback address and to its names alone; nothing else is served, and nothing is computed while
-nobody looks.
+The server listens on the loopback address, answers requests for that host only, and serves one page. It computes nothing between
+requests.
 """
 
 from __future__ import annotations
@@ -17,43 +17,45 @@ from typing import Annotated, Any
 import typer
 
 from slim_rl.analysis.live import LiveRun
-from slim_rl.commands.options import Games, name_games
+from slim_rl.commands.options import Games, import_games
 from slim_rl.errors import DataError, SlimError
 
 HOST = "127.0.0.1"
-_NAMES = (HOST, "localhost", "[::1]")  # by which a browser may ask: any other is a page elsewhere that would read along
-_PORT = re.compile(r":\d*$")  # which a browser leaves out where it is 80
+_NAMES = (
+    HOST,
+    "localhost",
+    "[::1]",
+)  # accepted hosts: a request for any other comes from a foreign page (DNS rebinding)
+_PORT = re.compile(r":\d*$")  # a browser omits port 80
 
 
 def command(
     run: Annotated[
         Path,
-        typer.Argument(help="the run's folder, or that of its dialogue log; it need not exist yet", show_default=False),
+        typer.Argument(help="folder of the run, or of its dialogue log; it need not exist yet", show_default=False),
     ],
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="port of the page on this machine; 0: any free one")
-    ] = 8412,
-    every: Annotated[float, typer.Option(min=1, help="seconds between two reads of the log")] = 10,
-    num: Annotated[int, typer.Option("--num", "-n", min=1, help="dialogues to read: the last ones")] = 100,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="port of the page; 0: any free one")] = 8412,
+    every: Annotated[float, typer.Option(min=1, help="seconds between reads of the log")] = 10,
+    num: Annotated[int, typer.Option("--num", "-n", min=1, help="number of last dialogues to show")] = 100,
     terminal: Annotated[
-        bool, typer.Option("--terminal", help="show it in the terminal; once, if the output is not a terminal")
+        bool, typer.Option("--terminal", help="show the run in the terminal; once, if the output is not a terminal")
     ] = False,
     game: Games = None,
 ) -> None:
     """Follow a run: curves, last dialogues, failures and costs, on a local page or in the terminal."""
-    name_games(game)
+    import_games(game)
     live = LiveRun(run, shown=num)
     if terminal:
         from slim_rl.commands.watch_screen import follow
 
         follow(live, every)
         return
-    live.look()  # here, where what is wrong with the run's configuration can be said
+    live.look()  # raises if the run's configuration is invalid
     with serving(live, port, every) as server:
         address = f"http://{HOST}:{server.server_port}"
         typer.echo(f"{run}: {address} (Ctrl-C ends it)")
         typer.echo(
-            f"From another machine: ssh -L {server.server_port}:{HOST}:{server.server_port} THIS-MACHINE, then the same address there."
+            f"From another machine: ssh -L {server.server_port}:{HOST}:{server.server_port} THIS-MACHINE, then open the same address."
         )
         try:
             server.serve_forever()
@@ -62,7 +64,7 @@ def command(
 
 
 def serving(live: LiveRun, port: int, every: float) -> ThreadingHTTPServer:
-    """A server of the run's page alone, to be run or closed by the caller. Raises SlimError if the port is taken."""
+    """Returns a server of the run's page; the caller runs and closes it. Raises SlimError if the port is taken."""
     pages = _Pages(live, every)
 
     class Handler(BaseHTTPRequestHandler):
@@ -94,16 +96,16 @@ def serving(live: LiveRun, port: int, every: float) -> ThreadingHTTPServer:
         return ThreadingHTTPServer((HOST, port), Handler)
     except OSError as error:
         raise SlimError(
-            f"Port {port} cannot be used ({error.strerror}); name another one: --port 0 takes any that is free."
+            f"--port {port} cannot be used ({error.strerror}). Choose another port, or --port 0 for any free one."
         ) from error
 
 
 class _Pages:
-    """The page, made anew when it is asked for, the log has grown, and the last look is `every` seconds ago."""
+    """Cache of the page. A request renews it if the log has grown, at most once per `every` seconds."""
 
     def __init__(self, live: LiveRun, every: float) -> None:
         self.live, self.every = live, every
-        self._lock = threading.Lock()  # a look at a time
+        self._lock = threading.Lock()  # one read at a time
         self._looked, self._page = -every, b""
 
     def newest(self) -> tuple[int, bytes]:

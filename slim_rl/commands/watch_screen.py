@@ -1,4 +1,4 @@
-"""A run while it goes on, in the terminal: what the page of `slim-rl watch` shows, in words and small curves."""
+"""Terminal view of `slim-rl watch`: the run's state in sentences and small curves."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WIDTH = 32  # characters of a loss mask
 
 
 def follow(live: LiveRun, every: float) -> None:
-    """Shows the run until Ctrl-C; once, where the output is no terminal."""
+    """Shows the run until Ctrl-C, or once if the output is not a terminal."""
     console = Console()
     if not console.is_terminal:
         live.look(all_of_it=True)
@@ -45,8 +45,8 @@ def follow(live: LiveRun, every: float) -> None:
 
 
 def screen(live: LiveRun) -> RenderableType:
-    """How the run stands, its measures over training, and its last dialogue."""
-    parts: list[RenderableType] = [Text(printable(said)) for said in live.sentences()]
+    """Returns the run's state, its measures over training, and its last dialogue."""
+    parts: list[RenderableType] = [Text(printable(sentence)) for sentence in live.sentences()]
     if live.log is not None:
         parts += [
             _curves(arm, curves, live.numbers["measures"]) for arm, curves in live.numbers["curves"].items() if curves
@@ -58,11 +58,11 @@ def screen(live: LiveRun) -> RenderableType:
 
 def _curves(arm: str, curves: Mapping[str, Any], measures: Mapping[str, Any]) -> Table:
     table = Table(title=Text(printable(words(arm))), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("a training step", "first", "last"):
-        table.add_column(heading, justify="left" if heading == "a training step" else "right")
+    for heading in ("mean per training step", "first", "last"):
+        table.add_column(heading, justify="right" if heading in ("first", "last") else "left")
     table.add_column("over training")
-    for name, found in curves["measures"].items():
-        means, share = found["mean"], measures[name]["share"]
+    for name, curve in curves["measures"].items():
+        means, share = curve["mean"], measures[name]["share"]
         known = [value for value in means if np.isfinite(value)]
         ends = (plain(known[0], share), plain(known[-1], share)) if known else (NOT_MEASURED, "")
         table.add_row(measures[name]["title"], *ends, sparkline(means))
@@ -70,7 +70,7 @@ def _curves(arm: str, curves: Mapping[str, Any], measures: Mapping[str, Any]) ->
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """A bar a value, from the least to the most; a gap where there is none."""
+    """Returns one bar per value, scaled from the smallest to the largest; a gap for a missing value."""
     known = [value for value in values if np.isfinite(value)]
     low, span = (min(known), max(known) - min(known)) if known else (0.0, 0.0)
     heights = [round((len(_BARS) - 1) * (value - low) / span) if span else 0 for value in known]
@@ -90,13 +90,12 @@ def _dialogue(dialogue: Dialogue) -> Iterator[RenderableType]:
 
 
 def _mask(dialogue: Dialogue, tokens: Mapping[str, int]) -> Text:
-    """The loss mask of the response, from its start to its end: filled where the policy sampled, and is trained."""
-    owner = np.zeros(tokens["response"], dtype=bool)
+    """Returns the response's loss mask as a bar, filled where tokens are trained."""
+    mask = np.zeros(tokens["response"], dtype=bool)
     for turn in dialogue.turns:
         if turn.span:
-            owner[slice(*turn.span)] = True
-    shown = owner[np.linspace(0, len(owner) - 1, min(_WIDTH, len(owner))).astype(int)]
+            mask[slice(*turn.span)] = True
     text = Text("loss mask ", "dim")
-    for own in shown:
-        text.append("█" if own else "░", "green" if own else "cyan")
+    for trained in mask[np.linspace(0, len(mask) - 1, min(_WIDTH, len(mask))).astype(int)]:
+        text.append("█" if trained else "░", "green" if trained else "cyan")
     return text.append(f" {tokens['policy']:,} of {tokens['response']:,} response tokens are trained", "dim")

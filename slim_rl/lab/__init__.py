@@ -1,1 +1,1 @@
-"""What experiments add to runs and logs; nothing but `commands/` imports it."""
+"""Tools of experiments: arms, contrasts, incentives, gap to the ideal asker, warm start, benchmark. Only `commands/` imports it."""

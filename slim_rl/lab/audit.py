@@ -1,6 +1,6 @@
-"""What each partner of a log did wrongly, as its game's audit finds it (`partner_faults` of its environment).
+"""Audit of a log's partners, by their game's `partner_faults`.
 
-Rates have Wilson's 95% intervals, which take cases for independent; those of one dialogue are somewhat alike.
+Rates have Wilson's 95% intervals, which assume independent cases, although cases of one dialogue are correlated.
 """
 
 from __future__ import annotations
@@ -16,46 +16,44 @@ from slim_rl.formats import count
 
 @dataclass(slots=True)
 class Audit:
-    """What one partner, or all of them together, did.
+    """Faults of one partner, or of all together.
 
     Attributes:
-        name: of the partner, for people: kind, model, prompt.
-        dialogues: how many were read.
-        found: what is checked -> [faults, cases].
+        name: kind, model and prompt of the partner.
+        dialogues: number of dialogues.
+        faults: [faults, cases] by kind of fault.
     """
 
     name: str
     dialogues: int = 0
-    found: dict[str, list[int]] = field(default_factory=dict)
+    faults: dict[str, list[int]] = field(default_factory=dict)
 
-    def add(self, found: Mapping[str, tuple[int, int]]) -> None:
-        """One more dialogue."""
+    def add(self, faults: Mapping[str, tuple[int, int]]) -> None:
+        """Adds the (faults, cases) of one dialogue."""
         self.dialogues += 1
-        for what, (faults, cases) in found.items():
-            sums = self.found.setdefault(what, [0, 0])
-            sums[0] += faults
+        for kind, (number, cases) in faults.items():
+            sums = self.faults.setdefault(kind, [0, 0])
+            sums[0] += number
             sums[1] += cases
 
     def lines(self) -> Iterable[str]:
-        """For a terminal: one a check."""
+        """Yields lines for a terminal, one per kind of fault."""
         yield f"{self.name}, {count(self.dialogues, 'dialogue')}"
-        for what, (faults, cases) in self.found.items():
-            yield f"  {what:<36}{_rate(faults, cases)}"
+        for kind, (faults, cases) in self.faults.items():
+            yield f"  {kind:<36}{_rate(faults, cases)}"
 
 
 def audits(dialogues: Iterable[Dialogue]) -> tuple[list[Audit], int]:
-    """An audit of each partner, in the order they first appear, and with several one of all; and the number of dialogues whose game
-    checks nothing.
-    """
+    """Returns the audits of the partners (of all together last), and the number of dialogues without one."""
     by_partner: dict[str, Audit] = {}
     together, skipped = Audit("all partners"), 0
     for dialogue in dialogues:
-        found = faults_of(dialogue)
-        if not found:
+        faults = faults_of(dialogue)
+        if not faults:
             skipped += 1
             continue
-        by_partner.setdefault(repr(sorted(dialogue.partner.items())), Audit(_name(dialogue.partner))).add(found)
-        together.add(found)
+        by_partner.setdefault(repr(sorted(dialogue.partner.items())), Audit(_name(dialogue.partner))).add(faults)
+        together.add(faults)
     each = list(by_partner.values())
     return [*each, together] if len(each) > 1 else each, skipped
 

@@ -1,15 +1,18 @@
-"""Credit by the turn (`train.reward: turn_credit`, `expected_credit`): potential-based shaping (Ng, Harada and Russell 1999) by the state value, the
-reward expected of the best action by what the policy knows (`Turn.state_value`).
+"""Per-turn credit (`train.reward: turn_credit`, `expected_credit`): potential-based shaping (Ng, Harada and Russell 1999).
 
-    a turn is paid the reward that follows it and F = (state value after) - (state value before), where that after the last turn is 0
+The potential is the state value: the expected reward of the best action given the policy's knowledge (`Turn.state_value`).
 
-so that all rewards of the turns of a dialogue from turn t on add up to its reward less the state value before t: the best policy stays the
-same. What a question costs is taken off the turn that asks it. With `expected_credit` a turn is paid what that was expected to be when it was
-taken (`Gain`), which is the same on average: a question without the luck of its answer, and a plan without that of its outcome, which is
-many times what a question is worth. What it earns is compared with a question drawn at random, a baseline that moves no expectation either.
+    reward of a turn = reward received at it + (state value after) - (state value before), with state value 0 after the last turn
 
-A trainer of its own accord gives every token of a dialogue one advantage; here a turn's tokens have their turn's own, computed from the
-same dialogues and the rewards of another training reward (`of`).
+The rewards from turn t on sum to the dialogue's reward minus the state value before t, so that the optimal policy is unchanged. A question's
+cost is subtracted from the turn that asks it.
+
+`expected_credit` replaces each turn's reward by its expectation when the turn was taken (`Gain`), which has the same mean and less variance:
+it removes the noise of a question's answer, and of a plan's outcome, which is many times a question's value. It also subtracts a baseline,
+the expected gain of a random question.
+
+Trainers give all tokens of a dialogue one advantage. Here, the tokens of a turn get their turn's advantage, computed from the same dialogues
+and the rewards of another training reward (`of`).
 """
 
 from __future__ import annotations
@@ -30,31 +33,31 @@ from slim_rl.errors import ConfigError
 from slim_rl.lab.training_rewards import Priced
 from slim_rl.measured import Gain, measured, says
 
-_EPSILON = 1e-4  # added to a deviation before dividing by it, as TRL does
+_EPSILON = 1e-4  # added to the standard deviation, as in TRL
 
 
 @dataclass(frozen=True, slots=True)
-class Paid:
-    """One dialogue: its group, and what each of its policy's turns was paid. No turn: it failed."""
+class TurnRewards:
+    """Group of a dialogue, and the rewards of its policy turns; no turns if it failed."""
 
     group: str
     turns: list[float]
 
 
 class TurnCredit(Priced):
-    """Reward of each turn by shaping (`turn_credit`).
+    """Per-turn rewards by shaping (`turn_credit`).
 
     Args:
-        price: as for `Priced`; taken off the turn that asks.
-        decay: share of what a later turn is given that goes to an earlier one; 1: all of it, so that shaping is only a baseline and leaves
-            the expected gradient unchanged; 0: a question is given only what its answer was worth.
-        of: training reward of the dialogues, by its short name, whose rewards the turns share.
-        of_args: arguments of that training reward.
+        price: question cost as for `Priced`, subtracted from the turn that asks.
+        decay: discount per turn of later turns' rewards. 1: shaping is only a baseline, and the expected gradient is unchanged; 0: a
+            question is credited with the value of its answer only.
+        of: name of the training reward that gives the dialogues' rewards.
+        of_args: arguments of that training reward; None: none.
     """
 
     by_turn = True
     expected = False
-    needs: tuple[tuple[str, str], ...] = (("state_values", "knowledge is worth"),)
+    needs: tuple[str, ...] = ("state_values",)  # classmethods of the game
 
     def __init__(
         self,
@@ -66,17 +69,13 @@ class TurnCredit(Priced):
     ) -> None:
         super().__init__(config, price)
         if not isinstance(decay, int | float) or not 0 <= decay <= 1:
-            raise ConfigError(f"train.reward_args.decay is {decay}: give a number from 0 to 1.")
+            raise ConfigError(f"train.reward_args.decay={decay} is not a number from 0 to 1. Set, for example, 1.")
         arguments = {"price": price, **(of_args or {})}
-        self.decay, self.of = (
-            float(decay),
-            make_training_reward(config.changed(train={"reward": of, "reward_args": arguments})),
-        )
+        self.decay = float(decay)
+        self.of = make_training_reward(config.changed(train={"reward": of, "reward_args": arguments}))
         self.as_game, self.whole_step = self.of.as_game, self.of.whole_step
-        self._charged = (
-            not self.of.whole_step
-        )  # a shuffled reward may be another dialogue's, whose questions cost nothing here
-        self._outcome = type(self.of) is Priced  # what the dialogue is given is the outcome of its own plan
+        self._charged = not self.of.whole_step  # a shuffled reward belongs to another dialogue's questions
+        self._outcome = type(self.of) is Priced  # the reward is the outcome of the dialogue's plan
 
     def reward(self, dialogue: Dialogue) -> float | None:
         return self.of.reward(dialogue)
@@ -84,7 +83,7 @@ class TurnCredit(Priced):
     def __call__(self, dialogues: Sequence[Dialogue], step: int) -> StepRewards:
         rewards = self.of(dialogues, step).rewards
         turns = [
-            Paid(d.group, [] if reward is None else self.turns(d, reward))
+            TurnRewards(d.group, [] if reward is None else self.turns(d, reward))
             for d, reward in zip(dialogues, rewards, strict=True)
         ]
         return StepRewards(rewards, turn_advantages(turns, self.decay, self.config.train.scale_rewards))
@@ -92,96 +91,100 @@ class TurnCredit(Priced):
     def check(self) -> None:
         super().check()
         game = environment_class(self.config.environment)
-        for name, what in self.needs:
+        for name in self.needs:
             if not says(game, name):
                 raise ConfigError(
-                    f"train.reward is {self.config.train.reward}, but {game.__name__} does not say what {what}: give it a classmethod "
-                    f"{name}(dialogue), or set train.reward to price."
+                    f"train.reward={self.config.train.reward} needs the classmethod {game.__name__}.{name}(dialogue), which is missing. "
+                    "Implement it, or set train.reward=price."
                 )
 
     def description(self) -> str:
-        how = "a question is paid what it promises" if self.expected else "potential-based shaping"
-        return f"{self.of.description()}; credit by turn ({how})"
+        how = "each question is credited with its expected value" if self.expected else "potential-based shaping"
+        return f"{self.of.description()}; per-turn credit ({how})"
 
     def turns(self, dialogue: Dialogue, reward: float) -> list[float]:
-        """Returns what each of the policy's turns is given, where the dialogue has that reward."""
+        """Returns the rewards of the policy's turns in a dialogue of this reward."""
         game = measured(environment_class(self.config.environment))
         price = self.price_of(dialogue.game_id) if self._charged else 0.0
-        own = [turn for turn in dialogue.turns if turn.role == "policy"]
-        costs = [price if turn.questions and turn.seeking else 0.0 for turn in own]
-        given = shaped(reward, game.state_values(dialogue), costs)
+        policy_turns = [turn for turn in dialogue.turns if turn.role == "policy"]
+        costs = [price if turn.questions and turn.seeking else 0.0 for turn in policy_turns]
+        rewards = shaped(reward, game.state_values(dialogue), costs)
         if not self.expected:
-            return given
+            return rewards
         gains = game.expected_gains(dialogue)
         if not self._outcome:
             gains = [*gains[:-1], *(replace(last, expected=None) for last in gains[-1:])]
-        return without_luck(given, costs, gains, self.decay)
+        return expected_rewards(rewards, costs, gains, self.decay)
 
 
 class ExpectedCredit(TurnCredit):
-    """Reward of each turn by what was expected of it (`expected_credit`): a question by its expected gain in the state value, whatever
-    the answer, compared with a random question.
+    """Per-turn rewards by expectation (`expected_credit`).
+
+    A question is credited with its expected gain in the state value, minus that of a random question, whatever the answer.
     """
 
     expected = True
-    needs = (*TurnCredit.needs, ("expected_gains", "a turn is expected to add to what knowledge is worth"))
+    needs = (*TurnCredit.needs, "expected_gains")
 
 
 def shaped(reward: float, values: Sequence[float], costs: Sequence[float] = ()) -> list[float]:
-    """What each turn is paid, for the state values before each.
+    """Returns the shaped reward of each turn.
 
     Args:
-        costs: what each cost, which the reward is less already.
+        values: state value before each turn.
+        costs: cost of each turn, which `reward` already subtracts.
     """
-    paid = [after - before for before, after in zip(values, [*values[1:], reward], strict=False)]
+    rewards = [after - before for before, after in zip(values, [*values[1:], reward], strict=False)]
     for turn, cost in enumerate(costs):
-        paid[turn] -= cost
-        paid[-1] += cost
-    return paid
+        rewards[turn] -= cost
+        rewards[-1] += cost
+    return rewards
 
 
-def without_luck(paid: Sequence[float], costs: Sequence[float], gains: Sequence[Gain], decay: float) -> list[float]:
-    """`shaped` rewards, but of what was expected; and from each the baseline of its turn is taken: `returns` at that `decay`."""
-    kept = [
-        mine if gain.expected is None else gain.expected - cost
-        for mine, cost, gain in zip(paid, costs, gains, strict=True)
+def expected_rewards(
+    rewards: Sequence[float], costs: Sequence[float], gains: Sequence[Gain], decay: float
+) -> list[float]:
+    """Returns `shaped` rewards replaced by their expectations, with each turn's baseline subtracted from its return."""
+    expected = [
+        reward if gain.expected is None else gain.expected - cost
+        for reward, cost, gain in zip(rewards, costs, gains, strict=True)
     ]
     baselines = [*(gain.baseline for gain in gains), 0.0]
-    return [mine - now + decay * then for mine, (now, then) in zip(kept, pairwise(baselines), strict=True)]
+    return [reward - now + decay * then for reward, (now, then) in zip(expected, pairwise(baselines), strict=True)]
 
 
 def returns(turns: Sequence[float], decay: float = 1.0) -> list[float]:
-    """What each turn earned: its own reward and those after it, each turn further on weighed by another `decay`. With decay 1 the
-    reward less the state value before the turn.
+    """Returns each turn's return: its reward plus the later ones, discounted by `decay` per turn.
+
+    With decay 1 this is the dialogue's reward minus the state value before the turn.
     """
     out: list[float] = []
     following = 0.0
-    for paid in reversed(turns):
-        following = paid + decay * following
+    for reward in reversed(turns):
+        following = reward + decay * following
         out.append(following)
     return out[::-1]
 
 
-def turn_advantages(dialogues: Sequence[Paid], decay: float = 1.0, scale: bool = True) -> list[list[float]]:
-    """The advantage of each policy turn, one list a dialogue; empty for one that failed.
+def turn_advantages(dialogues: Sequence[TurnRewards], decay: float = 1.0, scale: bool = True) -> list[list[float]]:
+    """Returns the advantages of the policy turns, one list per dialogue; empty for a failed one.
 
-    A turn's baseline is the mean over the group of what the first turns earned, and the deviation is taken over dialogues, all turns
-    of one together weighing as much as those of another: were each turn to count as one, dialogues of many turns would move
-    both, and how many turns to take is the policy's own choice. Where the state value never changes this is GRPO's advantage.
+    The baseline is the group's mean return of the first turns. The standard deviation weighs dialogues equally, since the number of turns
+    is the policy's choice: weighing turns equally would let long dialogues dominate. With a constant state value this is GRPO's advantage.
     """
-    earned = [returns(paid.turns, decay) for paid in dialogues]
+    all_returns = [returns(dialogue.turns, decay) for dialogue in dialogues]
     groups: dict[str, list[int]] = defaultdict(list)
-    for index, (paid, sums) in enumerate(zip(dialogues, earned, strict=True)):
+    for index, (dialogue, sums) in enumerate(zip(dialogues, all_returns, strict=True)):
         if sums:
-            groups[paid.group].append(index)
+            groups[dialogue.group].append(index)
     out: list[list[float]] = [[] for _ in dialogues]
     for members in groups.values():
-        if len(members) == 1:  # nothing to compare it with
-            out[members[0]] = [0.0] * len(earned[members[0]])
+        if len(members) == 1:  # no baseline
+            out[members[0]] = [0.0] * len(all_returns[members[0]])
             continue
-        mean = fmean(earned[index][0] for index in members)
-        squares = sum(fmean((value - mean) ** 2 for value in earned[index]) for index in members)
+        mean = fmean(all_returns[index][0] for index in members)
+        squares = sum(fmean((value - mean) ** 2 for value in all_returns[index]) for index in members)
         deviation = sqrt(squares / (len(members) - 1))
         for index in members:
-            out[index] = [(value - mean) / (deviation + _EPSILON if scale else 1.0) for value in earned[index]]
+            out[index] = [(value - mean) / (deviation + _EPSILON if scale else 1.0) for value in all_returns[index]]
     return out

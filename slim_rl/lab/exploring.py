@@ -1,12 +1,12 @@
-"""Exploring starts (`train.exploring_starts`): in a share of a step's dialogues the first turn is a question that is put for the policy.
+"""Exploring starts (`train.exploring_starts`): a fraction of each step's dialogues begins with a forced question.
 
-    what was put is learned from like the policy's own words, without a weight for how rarely it says them
+A policy that never asks receives no answers, so no reward can reinforce asking. If some dialogues of a group begin with a forced question,
+their rewards are compared with the others', and asking is reinforced by its gain. Forced tokens are trained like sampled ones, without an
+importance weight for their low probability.
 
-A policy that never asks meets no answer that could pay it for asking: what it does not say, no reward can strengthen. With a question put in
-some of a group's dialogues, these are compared with those that did without, and asking is strengthened by as much as it brings.
-The share falls to 0 in a line over `train.exploring_steps`, so nothing is put where there are no steps: a person plays, or what a config pays
-is measured. Whose first turn is put follows from the dialogue's seed, so that any process plays the same dialogue again. The name and the idea are of Sutton and Barto, Reinforcement Learning (2018), section 5.3: an episode's first
-action is drawn whatever the policy would do, and learned from.
+The fraction decays linearly to 0 over `train.exploring_steps`. It applies to training only, not to `play` or `incentives`. A dialogue's
+seed decides whether it explores, so that a replay does the same. The method is that of Sutton and Barto, Reinforcement Learning (2018),
+section 5.3.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from slim_rl.environment import environment_class
 from slim_rl.measured import measured
 from slim_rl.seeds import seed_of
 
-_DRAWS = 2**20  # whether a dialogue is one of the share is drawn among so many
+_DRAWS = 2**20  # resolution of the draw
 
 
 def share(train: TrainConfig, step: int) -> float:
-    """The share of the dialogues of a step (the first is 0) whose first turn is put."""
+    """Returns the fraction of a step's dialogues that begin with a forced question; the first step is 0."""
     over = train.exploring_steps or train.steps
     return train.exploring_starts * max(0.0, 1 - step / over)
 
 
 def explores(train: TrainConfig, step: int, seed: int) -> bool:
-    """Whether the dialogue of that seed is one of the share."""
+    """Returns True if the dialogue of this seed begins with a forced question."""
     return seed_of("exploring", seed) % _DRAWS < share(train, step) * _DRAWS
 
 
 def exploring(config: Config, policy: Any, chat: Chat | None, row: Any, step: int, seed: int) -> Any:
-    """The policy of a training dialogue: itself, or with a first question put for it."""
+    """Returns the policy of a training dialogue, with a forced first question if the dialogue explores."""
     if not explores(config.train, step, seed):
         return policy
     questions = measured(environment_class(config.environment)).questions_worth_asking(

@@ -1,19 +1,21 @@
-"""The ledger of asking: how far a dialogue ended below an ideal asker, net of a price a question, and where that was lost.
+"""Gap of a dialogue's net reward to the ideal asker's, decomposed into four parts.
 
-The ideal asker asks the best question, one at a time, until the next is expected to add less than its price (`frontier`). With N(k) what
-it would have earned in this game with k questions, k the questions of the dialogue and m their mean over all dialogues of the same run,
-checkpoint and partner, and S(m) what it would have earned with m questions on average, asked where they are expected to add the most,
+The ideal asker asks the best question, one at a time, until the next one's expected gain is below its cost c (`frontier`). Let k be the
+questions of the dialogue and m their mean over all dialogues of the same run, checkpoint and partner. Let N(k) be the ideal asker's net
+reward in this game with k questions, and S(m) its net reward with m questions on average, asked in the games of the highest expected
+gain. Then
 
-    lost              ideal - (reward - price k)                    is exactly the sum of
-    ... by number     ideal - S(m)                                  it asks, on average, too few or too many
-    ... by stopping   S(m) - N(k)                                   as many in all, asked where they matter
-    ... by choice     N(k) - (best plan by what it knew - price k)  as many in this game, but the best ones
-    ... by use        best plan by what it knew - reward            its plan was not the best it could make, or was not agreed
+    lost              ideal - (reward - c k)                         gap, the exact sum of
+    lost_by_number    ideal - S(m)                                   count: too few or too many questions on average
+    lost_by_stopping  S(m) - N(k)                                    stopping: as many questions, but in other games
+    lost_by_choice    N(k) - (best plan given its knowledge - c k)   choice: as many in this game, but not the best ones
+    lost_by_use       best plan given its knowledge - reward         plan: not the best plan it could make, or not agreed
 
-in each dialogue, and so in every mean. A part may be below zero: by luck in one game; and on average where a message asks for several
-pairs, which count as one question, where the ideal asks for one. What is called ideal looks one question ahead: on 2 × 2 boards, where the
-optimum can be had by dynamic programming, it earns 0.006 to 0.011 less (`tests/analysis/test_ledger.py`). On larger ones it cannot be had:
-what is known there are numbers, too many to go through.
+in each dialogue, and therefore in every mean. A part may be negative: by chance in one game, and on average if a message asks about
+several pairs, which counts as one question, while the ideal asker asks about one.
+
+The ideal asker looks one question ahead. On 2 × 2 boards, where dynamic programming finds the optimum, its net reward is 0.006 to 0.011
+below it (tests/lab/test_gap.py). On larger boards the optimum is infeasible.
 """
 
 from __future__ import annotations
@@ -31,64 +33,72 @@ from slim_rl.dialogue.measures import MEASURES, Measure
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.lab.askers import Askers, played_by
 from slim_rl.lab.frontier import Floats, Frontier
-from slim_rl.lab.net_reward import paid
+from slim_rl.lab.net_reward import question_costs
 
 _LOST = replace(MEASURES["reward"], better="down", role="secondary", bounded=False, signed=True)
 LOSSES: dict[str, Measure] = {
     name: replace(_LOST, name=name, title=title, short=short)
     for name, title, short in (
-        ("lost", "lost to the ideal asker", "lost"),
-        ("lost_by_number", "lost by how many questions", "by how many"),
-        ("lost_by_stopping", "lost by when it stopped", "by when"),
-        ("lost_by_choice", "lost by which questions", "by which"),
-        ("lost_by_use", "lost by its plan", "by its plan"),
+        ("lost", "gap to the ideal asker", "gap"),
+        ("lost_by_number", "gap from the number of questions", "gap: count"),
+        ("lost_by_stopping", "gap from when it stops", "gap: stopping"),
+        ("lost_by_choice", "gap from the choice of questions", "gap: choice"),
+        ("lost_by_use", "gap from its plan", "gap: plan"),
     )
 }
 COMPARED.update(LOSSES)
+HEADING = "Gap to the ideal asker"
 CAPTION = (
-    "The ledger of asking: what was earned less than an ideal asker earns, and where it was lost. The last four columns sum to the first; "
-    "shares of the best score, net of the price a question."
+    "Net reward of the ideal asker minus that of the policy, as a share of the best score. The parts sum to the gap: number of questions "
+    "(count), games in which it asks them (stopping), choice of questions, and final plan."
 )
 
 
 def losses(
     ideal: Frontier, questions: ArrayLike, best_known: ArrayLike, reward: ArrayLike, price: ArrayLike
 ) -> dict[str, Floats]:
-    """The ledger of dialogues of one policy: by name, (dialogues,).
+    """Returns the gap and its parts for dialogues of one policy, by name, each of shape (dialogues,).
 
     Args:
-        ideal: of each dialogue's game.
-        questions, best_known, reward: (dialogues,), as measured.
-        price: of a question, one for all or one a dialogue.
+        ideal: frontier of the ideal asker in each dialogue's game.
+        questions, best_known, reward: measures, shape (dialogues,).
+        price: question cost, a scalar or shape (dialogues,).
     """
-    k, known, earned, price = (np.asarray(numbers, dtype=float) for numbers in (questions, best_known, reward, price))
+    k, known, rewards, price = (np.asarray(numbers, dtype=float) for numbers in (questions, best_known, reward, price))
     if not len(k):
         return {name: np.empty(0) for name in LOSSES}
     stopped = ideal.net(ideal.stops(price), price)
-    spent, own = ideal.spent(float(k.mean()), price), ideal.net(k, price)
+    same_mean, same_number = ideal.net_allocated(float(k.mean()), price), ideal.net(k, price)
     return {
-        "lost": stopped - (earned - price * k),
-        "lost_by_number": stopped - spent,
-        "lost_by_stopping": spent - own,
-        "lost_by_choice": own - (known - price * k),
-        "lost_by_use": known - earned,
+        "lost": stopped - (rewards - price * k),
+        "lost_by_number": stopped - same_mean,
+        "lost_by_stopping": same_mean - same_number,
+        "lost_by_choice": same_number - (known - price * k),
+        "lost_by_use": known - rewards,
     }
 
 
-def entered(log: Log, rows: pd.DataFrame, prices: Mapping[str, float], askers: Askers) -> pd.DataFrame:
-    """Dialogues of `log.frame` that did not fail, with their ledger: NaN where their game has no ideal asker. `prices`: see `paid`."""
+def with_gap(log: Log, rows: pd.DataFrame, prices: Mapping[str, float], askers: Askers) -> pd.DataFrame:
+    """Returns completed dialogues of `log.frame` with their gap and its parts; NaN if the game has no ideal asker.
+
+    Args:
+        prices: question cost per arm, as for `question_costs`.
+    """
     out = rows.assign(**dict.fromkeys(LOSSES, np.nan))
     for part, ideal in played_by(log, rows, askers):
-        ledger = losses(ideal, part["questions"], part["best_known"], part["reward"], paid(part, prices))
-        out.loc[part.index, list(ledger)] = np.column_stack(list(ledger.values()))
+        gap = losses(ideal, part["questions"], part["best_known"], part["reward"], question_costs(part, prices))
+        out.loc[part.index, list(gap)] = np.column_stack(list(gap.values()))
     return out
 
 
 def of_dialogues(
     dialogues: Sequence[Dialogue], measured_as: pd.DataFrame, price: float, askers: Askers
 ) -> dict[str, Floats]:
-    """The ledger of dialogues of one policy that did not fail, of which `measured_as` has the measures. Empty without an ideal asker.
-    `price` holds where a dialogue does not say its own.
+    """Returns the gap and its parts for completed dialogues of one policy; empty if the game has no ideal asker.
+
+    Args:
+        measured_as: measures of the dialogues, one row each.
+        price: question cost of dialogues whose log does not state it.
     """
     if not dialogues:
         return {}

@@ -1,4 +1,4 @@
-"""The net reward: a dialogue's reward less what its questions cost."""
+"""Net reward: a dialogue's reward minus the cost of its questions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ NET_REWARD = replace(MEASURES["reward"], name="net_reward", title="net reward", 
 COMPARED[NET_REWARD.name] = NET_REWARD
 
 
-def paid(rows: pd.DataFrame, prices: Mapping[str, float]) -> pd.Series[float]:
-    """What a question cost in each dialogue: what its log says, else what `prices` says of its arm, else nothing."""
-    named = rows["arm"].map(prices).astype(float).fillna(0.0)
-    return rows["price"].fillna(named)
+def question_costs(rows: pd.DataFrame, prices: Mapping[str, float]) -> pd.Series[float]:
+    """Returns the question cost of each dialogue: its log's, else that of its arm in `prices`, else 0."""
+    defaults = rows["arm"].map(prices).astype(float).fillna(0.0)
+    return rows["price"].fillna(defaults)
 
 
 def with_net_reward(rows: pd.DataFrame, prices: Mapping[str, float]) -> pd.DataFrame:
-    """The dialogues with a column of their net reward. `prices`: see `paid`."""
-    return rows.assign(**{NET_REWARD.name: rows["reward"] - paid(rows, prices) * rows["questions"].fillna(0.0)})
+    """Returns the dialogues with a column of their net reward; `prices` as for `question_costs`."""
+    costs = question_costs(rows, prices) * rows["questions"].fillna(0.0)
+    return rows.assign(**{NET_REWARD.name: rows["reward"] - costs})

@@ -1,10 +1,10 @@
-"""Training rewards of experiments (`train.reward`): a question cost, and controls in which a better plan is not what training rewards.
+"""Training rewards of experiments (`train.reward`): question costs, and controls that do not reward a better plan.
 
-    price         the game's reward, less what each question costs
-    agreed        1 for any agreement, else 0, less what each question costs
-    shuffled      those of `price`, permuted within a group; with zeros: true, rewards of 0 too
+    price         game's reward, minus the cost of the questions
+    agreed        1 for any agreement, else 0, minus the cost of the questions
+    shuffled      rewards of `price`, permuted within a group; with zeros: true, including rewards of 0
 
-Advantages of single turns are in `credit`.
+Per-turn credit is in `credit`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _PRICE: TypeAdapter[Any] = TypeAdapter(_Price | Annotated[tuple[_Price, ...], Fi
 
 
 class Priced(TrainingReward):
-    """Reward of the game's reward less a question cost for each turn that seeks information.
+    """The game's reward, minus a question cost for each turn that seeks information.
 
     Args:
-        price: question cost, as a share of the highest reward; a list: for each game one of these is drawn, and the policy reads it.
+        price: question cost, as a share of the highest reward; a list: one of these is drawn per game, and the policy reads it.
     """
 
     def __init__(self, config: Config, price: float | Sequence[float] = 0.0) -> None:
@@ -42,7 +42,7 @@ class Priced(TrainingReward):
             self.question_price = _PRICE.validate_python(price)
         except ValidationError as error:
             raise ConfigError(
-                f"train.reward_args.price is {price}: give a number of 0 or more, or a list of such, for example 0.01."
+                f"train.reward_args.price={price} is not a number of at least 0, or a list of such. Set, for example, 0.01."
             ) from error
         self.as_game = not np.any(self.question_price)
 
@@ -61,19 +61,19 @@ class Priced(TrainingReward):
         game = environment_class(self.config.environment)
         if np.any(self.question_price) and not says(game, "annotate"):
             raise ConfigError(
-                f"train.reward_args.price is set, but {game.__name__} does not say which turns ask, so that nothing would be charged: "
-                "give it a classmethod annotate(dialogue), or leave the price out."
+                f"train.reward_args.price needs the classmethod {game.__name__}.annotate, which is missing. Implement it to annotate "
+                "questions, or leave the price out."
             )
 
     def description(self) -> str:
         prices = self.question_price
         if isinstance(prices, tuple):
-            return f"; a question costs one of {', '.join(f'{price:g}' for price in prices)}, drawn for each game"
-        return f"; {prices:g} a question" if prices else ""
+            return f"; question cost drawn per game from {', '.join(f'{price:g}' for price in prices)}"
+        return f"; question cost {prices:g}" if prices else ""
 
 
 class Agreed(Priced):
-    """Reward of 1 for any agreement, else 0 (a control)."""
+    """1 for any agreement, else 0 (a control)."""
 
     def __init__(self, config: Config, price: float | Sequence[float] = 0.0) -> None:
         super().__init__(config, price)
@@ -83,15 +83,14 @@ class Agreed(Priced):
         return float(dialogue.stop_reason in (StopReason.AGREED, StopReason.FINISHED))
 
     def description(self) -> str:
-        return "; paid 1 for any agreement, else 0 (a control)" + super().description()
+        return "; reward 1 for any agreement, else 0 (a control)" + super().description()
 
 
 class Shuffled(Priced):
-    """Reward of rewards permuted within their groups (a control).
+    """Rewards permuted within their groups, so that a better plan is not rewarded (a control).
 
-    A game that ended without agreement keeps its 0, so that the arm still learns to play by the rules: without it the policy falls apart
-    within a few steps. What is taken away is that a better plan has a higher reward. With `zeros` the rules are not rewarded either, and
-    something else must hold the policy, such as `train.kl_coef`.
+    A game without agreement keeps its 0, so that the arm still learns the rules; otherwise the policy collapses within a few steps. With
+    `zeros`, the rules are not rewarded either, and something else must stabilise the policy, such as `train.kl_coef`.
     """
 
     whole_step = True
@@ -105,14 +104,14 @@ class Shuffled(Priced):
         return StepRewards(shuffled(rewards, groups, seed_of(self.config.seed, "shuffle", step), zeros=self.zeros))
 
     def description(self) -> str:
-        which = "rewards, zeros too, shuffled" if self.zeros else "rewards shuffled"
+        which = "rewards, including zeros, shuffled" if self.zeros else "rewards shuffled"
         return f"; {which} within groups (a control)" + super().description()
 
 
 def shuffled(
     rewards: Sequence[float | None], groups: Sequence[str], seed: int, zeros: bool = False
 ) -> list[float | None]:
-    """Returns rewards permuted among the rows of the same group. Failed rows stay so, and rows without any reward unless `zeros`."""
+    """Returns rewards permuted within groups; None stays None, and 0 stays 0 unless `zeros`."""
     draws = np.random.RandomState(seed)
     result = list(rewards)
     rows: dict[str, list[int]] = defaultdict(list)
@@ -126,9 +125,7 @@ def shuffled(
 
 
 def permutation(size: int, draws: np.random.RandomState) -> list[int]:
-    """Returns the numbers below `size` in a random order: that of `torch.randperm` for a generator of the same seed, by which the
-    published runs were shuffled.
-    """
+    """Returns the numbers below `size` in the order of `torch.randperm` for the same seed, which the published runs used."""
     order = list(range(size))
     for first in range(size - 1):
         other = first + int(draws.randint(2**32, dtype=np.uint32)) % (size - first)

@@ -1,14 +1,12 @@
-"""Every statistic that is printed, and nothing else: arrays and frames in, numbers out, no file and no figure.
+"""Statistics of the project: functions from arrays and frames to numbers, without files and figures.
 
-The invariant: the unit that is drawn independently is the game or the seed, never the dialogue. A game is played several times (a
-GRPO group, several seeds, several arms), so every interval here is over games, over seeds (runs) or over both, and says which
-(`Estimate.over`).
-
-What the data cannot tell is not reported: with fewer than two games (or runs) the interval is NaN and `note` gives the reason.
-Missing values (NaN) are left out and never counted in `n`. All randomness comes from a `seed`; the same input gives the same
-output.
-
-Intervals are 95% everywhere.
+Invariants:
+    The unit drawn independently is the game or the seed, never the dialogue: a game is played several times (a GRPO group,
+    several seeds, several arms). Every interval is over games, over seeds (runs) or over both; `Estimate.over` names which.
+    With fewer than two games (or runs) the interval is NaN, and `Estimate.note` gives the reason.
+    Missing values (NaN) are left out and not counted in `n`.
+    All randomness comes from a `seed`; the same input gives the same output.
+    Intervals are 95% everywhere.
 
 Sources:
     [1] Liang & Zeger, Longitudinal data analysis using generalized linear models, Biometrika 1986; Cameron & Miller, A
@@ -19,8 +17,8 @@ Sources:
         Interval estimation for a binomial proportion, Statistical Science 2001.
     [5] Cameron, Gelbach & Miller, Robust inference with multiway clustering, J. Business & Economic Statistics 2011; MacKinnon,
         Nielsen & Webb, Wild bootstrap and asymptotic inference with multiway clustering, JBES 2021 (never less than either
-        way alone); Satterthwaite 1946 and Welch 1947 (degrees of freedom). The same question as that of several readers and
-        cases in radiology: Obuchowski & Rockette 1995; Hillis 2007.
+        way alone); Satterthwaite 1946 and Welch 1947 (degrees of freedom). Radiology has the same design, with readers and
+        cases: Obuchowski & Rockette 1995; Hillis 2007.
     [6] Schuirmann 1987 (two one-sided tests of equivalence).
 """
 

@@ -1,4 +1,4 @@
-"""What every statistic here is: a number, its interval, over what that is, and how many games and dialogues stand behind it."""
+"""Estimate: a number, its interval, what the interval is over, and the games and dialogues behind it."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ Floats = NDArray[np.float64]
 Over = Literal["games", "seeds", "seeds and games"]
 GAMES: Over = "games"  # given these runs
 SEEDS: Over = "seeds"
-BOTH: Over = "seeds and games"  # what another seed, on other games, is expected to show
+BOTH: Over = "seeds and games"  # as if another seed played other games
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number and how well it is known.
+    """A number with its uncertainty.
 
     Attributes:
-        value: the point estimate; NaN if there is no data.
-        low, high: the 95% interval; NaN where there is none.
-        n: dialogues that went in, or means of a run's dialogues on a game.
-        clusters: games they belong to.
-        p: two-sided p value of the null "value = 0" (of "no difference" for a comparison); NaN where none is made.
-        note: why something is missing, or what the interval does not cover; empty if there is nothing to add.
-        over: what the interval and p are over: what they would allow for if it were drawn anew.
-        se, df: the standard error and its degrees of freedom.
+        value: point estimate; NaN without data.
+        low, high: ends of the 95% interval; NaN if it cannot be estimated.
+        n: number of dialogues, or of (run, game) means.
+        clusters: number of games they belong to.
+        p: two-sided p value of "value = 0" (of "no difference" for a comparison); NaN if no test was made.
+        note: reason for a missing interval; "" if nothing is missing.
+        over: unit that the interval and p treat as drawn at random.
+        se, df: standard error and its degrees of freedom.
     """
 
     value: float

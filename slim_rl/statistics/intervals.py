@@ -1,11 +1,11 @@
-"""Every interval: over games, over seeds, or over both at once, which is what another seed, on other games, would be expected to show.
+"""Confidence intervals over games, over seeds, or over both at once.
 
-Every run (seed) plays the same held-out games, so a number may differ from what is true for two reasons: these seeds and these
+Every run (seed) plays the same held-out games, so a mean has two sources of error: the sample of seeds and the sample of
 games. With y[run, game], runs r of arms a, and the contrast C = Σ_a w_a · mean_r(mean_g y[r, g]):
 
     V_runs     Σ_a w_a² s_a² / k_a, with s_a² the variance of the arm's k_a run means (Welch's, for two arms)
-    V_games    G/(G-1) · Σ_games (the game's share of C)², in which arms that play the same games are paired
-    V_both     what both of these count: the residual of run by game
+    V_games    G/(G-1) · Σ_games (the game's share of C)², with arms paired on the games that both play
+    V_both     variance counted by both: the run-by-game residual
     over seeds and games    V = V_runs + V_games - V_both, at least the larger of the first two [5]
     over games              V = V_games
     interval   C ± t(ν) · √V, with Satterthwaite's ν from the degrees of freedom of V's parts
@@ -24,21 +24,21 @@ from scipy import special
 from slim_rl.statistics.estimate import BOTH, FEW, GAMES, LEVEL, SEEDS, Estimate, Floats, Over
 from slim_rl.statistics.significance import permute
 
-_ROUNDING = 1e-12  # of the largest number: what differs by less are sums of the same numbers
+_ROUNDING = 1e-12  # relative to the largest number: smaller differences are rounding errors of equal sums
 
-# -- of runs by games --------------------------------------------------------------------------------------------------
+# -- runs by games -----------------------------------------------------------------------------------------------------
 
 
 def contrast(
     arms: Sequence[pd.DataFrame], weights: Sequence[float], limit: float = np.inf, over: Over = BOTH
 ) -> Estimate:
-    """Σ weight · mean of arm.
+    """Returns Σ weight · mean of arm, with its interval.
 
     Args:
-        arms: one frame an arm, a row a run and a column a game; NaN where a run has no value for a game.
-        weights: one an arm: (1, -1) for a difference, (1,) for the mean of changes, centred doses for a slope.
-        limit: no contrast can lie outside ±limit, nor does the interval.
-        over: games alone, given these runs, or seeds and games; where a run has one number, that is over seeds.
+        arms: one frame per arm, runs × games; NaN where a run has no value for a game.
+        weights: one weight per arm: (1, -1) for a difference, (1,) for a mean of changes, centred doses for a slope.
+        limit: bound of |contrast|; the interval is cut there.
+        over: "games", given these runs, or "seeds and games"; the latter becomes "seeds" if a run has one number.
     """
     tables = [arm.dropna(how="all") for arm in arms]
     means = run_means(tables)
@@ -77,12 +77,12 @@ def contrast(
 
 
 def run_means(arms: Sequence[pd.DataFrame]) -> list[Floats]:
-    """One array an arm: the mean of each run that has a value."""
+    """Returns one array per arm: the mean of each run that has a value."""
     return [arm.dropna(how="all").mean(axis=1).to_numpy(float) for arm in arms]
 
 
 def _game_variances(tables: Sequence[pd.DataFrame], weights: Sequence[float]) -> tuple[float, float]:
-    """V_games and V_both."""
+    """Returns V_games and V_both."""
     both, shares = 0.0, []
     for table, weight in zip(tables, weights, strict=True):
         y = table.to_numpy(float)
@@ -103,23 +103,28 @@ def _unknown(value: float, n: int, games: int, note: str, over: Over) -> Estimat
 
 
 def arm_mean(arm: pd.DataFrame, bounded: bool = False, signed: bool = True, ceiling: float = np.inf) -> Estimate:
-    """Returns the mean of one arm, a row a run and a column a game: over seeds and games; of one run over games. `bounded`, `signed`,
-    `ceiling`: see `clustered_means`.
+    """Returns the mean of an arm (runs × games), over seeds and games, or over games for one run.
+
+    Args:
+        bounded, signed, ceiling: as for `clustered_means`.
     """
     arm = arm.dropna(how="all")
     one = len(arm) < 2
-    found = contrast([arm.dropna(axis=1) if one else arm], [1.0], over=GAMES if one else BOTH)
-    if np.isnan(found.df):
-        return found
-    mean, se, n = (np.asarray(number) for number in (found.value, found.se, found.n))
-    least, most = np.nanmin(arm.to_numpy(float)), np.nanmax(arm.to_numpy(float))
-    share = bounded and least >= -_ROUNDING and most <= 1 + _ROUNDING
-    low, high = _in_range(mean, se, _t(found.df), n, share, least >= 0 and not signed)
-    return replace(found, low=float(low), high=min(float(high), ceiling) if most <= ceiling else float(high))
+    estimate = contrast([arm.dropna(axis=1) if one else arm], [1.0], over=GAMES if one else BOTH)
+    if np.isnan(estimate.df):
+        return estimate
+    mean, se, n = (np.asarray(number) for number in (estimate.value, estimate.se, estimate.n))
+    smallest, largest = np.nanmin(arm.to_numpy(float)), np.nanmax(arm.to_numpy(float))
+    share = bounded and smallest >= -_ROUNDING and largest <= 1 + _ROUNDING
+    low, high = _in_range(mean, se, _t(estimate.df), n, share, smallest >= 0 and not signed)
+    return replace(estimate, low=float(low), high=min(float(high), ceiling) if largest <= ceiling else float(high))
 
 
 def next_run(values: Floats) -> tuple[float, float]:
-    """The 95% prediction interval of one more run's number: mean ± t(k-1) · s · √(1 + 1/k). NaN for fewer than two runs."""
+    """Returns the 95% prediction interval of one more run: mean ± t(k-1) · s · √(1 + 1/k).
+
+    NaN for fewer than two runs.
+    """
     x = np.asarray(values, dtype=float)
     x = x[np.isfinite(x)]
     if len(x) < 2:
@@ -128,12 +133,12 @@ def next_run(values: Floats) -> tuple[float, float]:
     return float(x.mean()) - half, float(x.mean()) + half
 
 
-# -- of one run against itself or another, game by game ----------------------------------------------------------------
+# -- two policies, paired by game --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class PairedComparison:
-    """`after` minus `before` on the games both played."""
+    """Means before and after, and their difference, on the games both sides played."""
 
     before: float
     after: float
@@ -143,37 +148,37 @@ class PairedComparison:
 def paired_comparison(
     before: pd.Series, after: pd.Series, seed: int = 0, resamples: int = 9999, bounded: bool = False
 ) -> PairedComparison:
-    """Compares two checkpoints, or two policies, game by game.
+    """Returns how two checkpoints, or two policies, differ on the games both played.
 
     Args:
-        before, after: one value a dialogue, indexed by game. A game's dialogues (several seeds or repeats) are averaged
-            first; games that only one side played are left out.
-        bounded: all values lie in [0, 1], so that the interval of a difference is cut at -1 and 1.
+        before, after: one value per dialogue, indexed by game. A game's dialogues are averaged first; games that only one
+            side played are left out.
+        bounded: whether all values lie in [0, 1]; the interval is then cut at -1 and 1.
 
-    The interval of the mean difference is Student's over games; p is that of the sign-flip permutation test, exact
-    where 2^games is at most `resamples`, else drawn. With fewer than two common games all but the means is NaN.
+    The interval of the mean difference is Student's over games. p is from the sign-flip permutation test, exact if 2^games is
+    at most `resamples`, else sampled. With fewer than two common games everything except the means is NaN.
     """
     a, b = (s.dropna().groupby(level=0).mean() for s in (before, after))
     both = pd.concat([a, b], axis=1, join="inner").to_numpy(float)
-    both = both[np.lexsort(both.T)]  # so that what games are called does not change the flips that are drawn
+    both = both[np.lexsort(both.T)]  # the sampled flips must not depend on the games' names
     d = both[:, 1] - both[:, 0]
-    found = contrast([pd.DataFrame([d])], [1.0], 1.0 if bounded else np.inf, GAMES)
+    estimate = contrast([pd.DataFrame([d])], [1.0], 1.0 if bounded else np.inf, GAMES)
     n = int(before.notna().sum() + after.notna().sum())
-    found = replace(found, n=n, p=permute([d], [1.0], resamples, seed).p)
+    estimate = replace(estimate, n=n, p=permute([d], [1.0], resamples, seed).p)
     first, last = both.mean(axis=0) if len(d) else (np.nan, np.nan)
-    return PairedComparison(float(first), float(last), found)
+    return PairedComparison(float(first), float(last), estimate)
 
 
-# -- of dialogues ------------------------------------------------------------------------------------------------------
+# -- dialogues, clustered by game --------------------------------------------------------------------------------------
 
 
 def clustered_mean(
     y: ArrayLike, cluster: ArrayLike, bounded: bool = False, signed: bool = True, ceiling: float = np.inf
 ) -> Estimate:
-    """The mean of `y` and its interval with errors clustered by game.
+    """Returns the mean of `y`, with an interval from standard errors clustered by game.
 
     With residuals e = y - mean, n values and G games: se² = G/(G-1) · Σ_games (Σ_i∈game e_i)² / n²; the interval is
-    mean ± t(G-1) · se. This is the intercept of an OLS fit with CR1 errors [1]. With one value a game it is the usual t
+    mean ± t(G-1) · se. This is the intercept of an OLS fit with CR1 errors [1]. With one value per game it is the usual t
     interval. `bounded`, `signed`, `ceiling`: see `clustered_means`.
     """
     table = clustered_means(y, cluster, np.zeros(len(np.asarray(y)), dtype=int), bounded, signed, ceiling)
@@ -192,14 +197,14 @@ def clustered_means(
     signed: bool = True,
     ceiling: float = np.inf,
 ) -> pd.DataFrame:
-    """`clustered_mean` of every group at once. Returns a frame indexed by group: mean, low, high, n, clusters.
+    """Returns `clustered_mean` per group, as a frame indexed by group: mean, low, high, n, clusters.
 
     Args:
-        bounded: all values lie in [0, 1], and so do the intervals: Wilson's [4], with as many independent draws as would
-            have the clustered error, mean · (1 - mean) / se². Where all values are 0 or all are 1 these are the n values, which is
-            the limit of one value that differs. Ignored where a value lies outside.
-        signed: values may be negative; where they may not, and none is, intervals are cut at zero.
-        ceiling: no value lies above; where none does, no interval does.
+        bounded: whether values are shares in [0, 1]. Intervals are then Wilson's [4], with the number of independent draws
+            that has the clustered error, mean · (1 - mean) / se²; if all values are 0, or all are 1, with n draws (the limit
+            of one value that differs). Ignored if a value lies outside [0, 1].
+        signed: whether values may be negative; if not, and none is, intervals are cut at zero.
+        ceiling: upper bound of the values; if none exceeds it, intervals are cut there.
     """
     values = np.asarray(y, dtype=float)
     ok = np.isfinite(values)
@@ -213,20 +218,20 @@ def clustered_means(
     residuals = np.bincount(cells, values, len(keys)) - np.bincount(cells, minlength=len(keys)) * mean[owner]
     count = np.where(clusters > 1, clusters, np.nan)
     se = np.sqrt(count / (count - 1) * np.bincount(owner, residuals**2, len(groups))) / n
-    least, most = (values.min(), values.max()) if len(values) else (np.nan, np.nan)
-    share = bounded and bool(least >= -_ROUNDING and most <= 1 + _ROUNDING)
-    low, high = _in_range(mean, se, _t(count - 1), n, share, bool(least >= 0) and not signed)
-    high = np.minimum(high, ceiling) if most <= ceiling else high
+    smallest, largest = (values.min(), values.max()) if len(values) else (np.nan, np.nan)
+    share = bounded and bool(smallest >= -_ROUNDING and largest <= 1 + _ROUNDING)
+    low, high = _in_range(mean, se, _t(count - 1), n, share, bool(smallest >= 0) and not signed)
+    high = np.minimum(high, ceiling) if largest <= ceiling else high
     columns = {"mean": mean, "low": low, "high": high, "n": n, "clusters": clusters}
     return pd.DataFrame(columns, index=pd.Index(groups))
 
 
 def within_correlation(x: ArrayLike, y: ArrayLike, group: ArrayLike, cluster: ArrayLike) -> Estimate:
-    """Returns the correlation of `x` and `y` as they differ from their group's means, with a jackknife interval over clusters.
+    """Returns the within-group correlation of `x` and `y`, with a jackknife interval over clusters.
 
     Args:
-        group: dialogues that are compared with each other; one alone tells nothing.
-        cluster: games, each the owner of whole groups.
+        group: group of each value, such as its GRPO group; a group of one value adds nothing.
+        cluster: game of each value; a group lies within one game.
     """
     data = pd.DataFrame({"x": x, "y": y, "group": group, "cluster": cluster}).dropna()
     centred = data[["x", "y"]] - data.groupby("group")[["x", "y"]].transform("mean")
@@ -247,15 +252,17 @@ def within_correlation(x: ArrayLike, y: ArrayLike, group: ArrayLike, cluster: Ar
 
 
 def _t(df: ArrayLike) -> Floats:
-    """How many standard errors an interval reaches to either side: Student's quantile. `scipy.stats`, which has it too, takes half a second
-    to import, at the start of every command."""
+    """Returns Student's quantile: the half-width of an interval in standard errors.
+
+    `scipy.stats` has it too, but takes half a second to import, at every command.
+    """
     return np.asarray(special.stdtrit(df, 0.5 + LEVEL / 2))
 
 
 def _in_range(
     mean: Floats, se: Floats, t: Floats, n: NDArray[np.int64], share: bool, positive: bool
 ) -> tuple[Floats, Floats]:
-    """Returns mean ± t · se; of a share Wilson's interval [4]; of what cannot be negative cut at zero."""
+    """Returns mean ± t · se, Wilson's interval [4] for a share, cut at zero for `positive` values."""
     centre, half = mean, se * t
     if share:
         mean = np.clip(mean, 0.0, 1.0)

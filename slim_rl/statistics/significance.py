@@ -1,6 +1,4 @@
-"""p values beside those of `intervals`: permutation, exact where all can be tried out, which says how small its p can get at all;
-equivalence; and several tests at once.
-"""
+"""Significance tests: permutation, equivalence, and Holm's correction for several tests."""
 
 from __future__ import annotations
 
@@ -19,7 +17,13 @@ RESAMPLES = 20_000  # all C(16, 8) = 12,870 relabellings of two arms of eight ru
 
 @dataclass(frozen=True, slots=True)
 class Permutation:
-    """`p`: two-sided; `least`: the smallest that so many values allow; `exact`: every relabelling was tried, else they were drawn."""
+    """Result of a permutation test.
+
+    Attributes:
+        p: two-sided p value.
+        least: smallest p value possible with this number of values.
+        exact: whether every relabelling was tried; else they were sampled.
+    """
 
     p: float
     least: float
@@ -27,10 +31,10 @@ class Permutation:
 
 
 def permute(arms: Sequence[Floats], weights: Sequence[float], resamples: int = RESAMPLES, seed: int = 0) -> Permutation:
-    """Tests that Σ weight · (mean of the arm) is zero, given one number a run; of one arm also one number a game.
+    """Tests whether Σ weight · (mean of the arm) is zero, from one number per run or game.
 
-    Several arms: which run has which label is permuted; the null is that the arms do not differ. One arm: signs are
-    flipped; the null is that they are symmetric about zero. A drawn p is never zero [2]. NaN where an arm has fewer than two numbers.
+    Several arms: labels are permuted over runs; the null is that the arms do not differ. One arm: signs are flipped; the null
+    is symmetry about zero. A sampled p is never zero [2]. NaN if an arm has fewer than two numbers.
     """
     known = [arm[np.isfinite(arm)] for arm in arms]
     if min(map(len, known)) < 2:
@@ -40,7 +44,7 @@ def permute(arms: Sequence[Floats], weights: Sequence[float], resamples: int = R
     def statistic(*samples: Floats, axis: int = -1) -> Floats:
         return np.asarray(sum(w * np.mean(x, axis=axis) for w, x in zip(weights, samples, strict=True)))
 
-    from scipy.stats import permutation_test  # half a second, which a command that tests nothing starts without
+    from scipy.stats import permutation_test  # takes half a second to import; many commands test nothing
 
     test = permutation_test(
         known,
@@ -55,7 +59,7 @@ def permute(arms: Sequence[Floats], weights: Sequence[float], resamples: int = R
 
 
 def least_p(sizes: Sequence[int], resamples: int = RESAMPLES) -> float:
-    """Returns the smallest p that `permute` can reach with arms of these sizes; NaN if one has fewer than two runs."""
+    """Returns the smallest p of `permute` for arms of these sizes; NaN if one has fewer than two runs."""
     return 2 / min(_ways(sizes), resamples + 1) if min(sizes) > 1 else np.nan
 
 
@@ -65,14 +69,14 @@ def _ways(sizes: Sequence[int]) -> int:
     return math.factorial(sum(sizes)) // math.prod(map(math.factorial, sizes))
 
 
-def equivalence(found: Estimate, margin: float) -> float:
-    """p of "the difference is `margin` or more, either way": small where there is none that matters [6]."""
-    sides = (found.value + margin) / found.se, (margin - found.value) / found.se
-    return float(max(special.stdtr(found.df, -side) for side in sides))
+def equivalence(difference: Estimate, margin: float) -> float:
+    """Returns p of the null "the difference is at least `margin`, in either direction" [6]."""
+    sides = (difference.value + margin) / difference.se, (margin - difference.value) / difference.se
+    return float(max(special.stdtr(difference.df, -side) for side in sides))
 
 
 def holm(p: ArrayLike) -> Floats:
-    """p values corrected for their number, so that the family-wise error keeps its level [3]. NaN stays NaN and is not counted."""
+    """Returns p values with Holm's correction for the family-wise error [3]. NaN stays NaN and is not counted."""
     from statsmodels.stats.multitest import multipletests  # which imports scipy.stats
 
     values = np.asarray(p, dtype=float)

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from slim_rl.analysis import analyze
-from slim_rl.analysis.compared import PlayedCell, _of_runs, cells_of, compare, sentence_of
+from slim_rl.analysis.compared import PlayedCell, _difference_of_runs, cells_of, compare, sentence_of
 from slim_rl.analysis.load import load
 from slim_rl.analysis.terminal_tables import compared_sentences
 from slim_rl.dialogue.record import Dialogue
@@ -36,7 +36,7 @@ def test_the_one_named_first_is_the_baseline_whatever_came_out(asked: list[float
     assert (pair["first"], pair["second"]) == ("silent", "asks")
     assert pair["measures"]["questions"]["value"] == pytest.approx(difference)
     assert sentence_of(pair).startswith(
-        f"On the same 4 games, asks less silent: questions a game {difference:+.2f}".replace("-", "−")
+        f"On the same 4 games, asks minus silent: questions per game {difference:+.2f}".replace("-", "−")
     )
 
 
@@ -75,7 +75,7 @@ def test_the_report_and_the_terminal_say_the_same(tmp_path: Path) -> None:
     page = summary.report.read_text(encoding="utf-8")
     assert compared_sentences({name: played[name] for name in (pair["first"], pair["second"])}) == [sentence_of(pair)]
     assert sentence_of(pair) in page and page.count('class="card ') == 4
-    assert page.index(sentence_of(pair)) < page.index("Compared on the games that both played")
+    assert page.index(sentence_of(pair)) < page.index("Cell minus baseline on the games that both played")
 
 
 def test_training_is_not_an_evaluation(log_dir: Path) -> None:
@@ -85,5 +85,5 @@ def test_training_is_not_an_evaluation(log_dir: Path) -> None:
 def test_first_second_and_difference_are_of_the_same_games() -> None:
     a, b = (pd.DataFrame([values], columns=list("xyz")) for values in ([0.5, 1.0, np.nan], [0.5, 1.0, 0.0]))
     sides = [side.melt(var_name="game", value_name="agreed").assign(run=run) for side, run in ((a, "a"), (b, "b"))]
-    found = _of_runs(sides[0], sides[1], ["x", "y", "z"], "agreed")
+    found = _difference_of_runs(sides[0], sides[1], ["x", "y", "z"], "agreed")
     assert (found["before"], found["after"], found["value"]) == pytest.approx((0.75, 0.75, 0.0))

@@ -66,7 +66,7 @@ class Texts(HTMLParser):
 def test_a_log_that_is_not_there_yet_is_waited_for(log: Path, lines: Lines) -> None:
     live = LiveRun(log.parent)
     assert live.look() and Texts(live.page(10)).said == [
-        f"There is no dialogue in {log.parent} yet: this waits for the first step's."
+        f"Waiting for the dialogues of the first step in {log.parent}."
     ]
     assert not live.look()
     log.parent.mkdir(parents=True)
@@ -114,7 +114,7 @@ def test_a_run_that_ends_while_watched_is_said_once_it_is_quiet(tmp_path: Path, 
     add(log, b"".join(lines[:-4]))
     assert live.look() and "5 of 5 steps" in live.sentences()[0]
     add(log.with_name("eval-000005.jsonl"), b"".join(lines[-4:]))
-    assert live.look() and "8 held-out ones" in live.sentences()[0] and len(live.sentences()) == 2
+    assert live.look() and "8 held-out dialogues" in live.sentences()[0] and len(live.sentences()) == 2
     long_ago = time.time() - 600
     for file in log.parent.iterdir():
         os.utime(file, (long_ago, long_ago))
@@ -159,7 +159,7 @@ def test_failures_and_spend_are_told(log: Path, lines: Lines) -> None:
     said = live.sentences()
     assert said[1:] == [
         "1 dialogue failed (12.5%): 1 × partner failed.",
-        "The partner's calls in these dialogues cost $0.25, $0.2500 a dialogue.",
+        "API calls in these dialogues cost $0.25, $0.2500 per dialogue.",
     ]
     assert "HTTP 500 &lt;b&gt;" in live.page(10)
 

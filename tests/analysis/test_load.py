@@ -230,7 +230,7 @@ def test_a_game_may_call_its_own_columns_as_the_analysis_does(tmp_path: Path, di
 def test_training_of_which_all_failed_is_not_an_evaluation(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
     write(tmp_path / "a.jsonl", [{**line, "reward": None, "stop_reason": "partner_failed"} for line in dialogues])
     page = analyze([tmp_path], tmp_path / "out").report.read_text()
-    assert "No dialogue of training has a reward" in page and "no training is in these logs" not in page
+    assert "No training dialogue has a reward" in page and "these logs have no training" not in page
 
 
 def test_a_line_that_cannot_be_shown_ends_no_report(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:

@@ -18,7 +18,7 @@ from slim_rl.games.matching.questions import annotate
 from tests.analysis import synthetic
 
 FALSE = "stated a false value"
-TABLE = "own faults, whether or not it is made to commit them"
+TABLE = "Partner faults (intended ones included)"
 
 
 def slip(dialogue: Dialogue) -> None:
@@ -62,7 +62,7 @@ def test_partner_faults_are_reported_and_subtracted_from_reward(tmp_path: Path) 
     assert row["reward"]["value"] == pytest.approx((sum(clean) + 5) / len(after))
     page = re.sub(r"\s+", " ", summary.report.read_text(encoding="utf-8"))
     cases = row["faults"][FALSE]["cases"]
-    said = f"own faults after training: {FALSE}, 5 of {cases} times ({100 * 5 / cases:.1f}%). Reward where it made none: from "
+    said = f"Partner faults after training: {FALSE}, 5 of {cases} times ({100 * 5 / cases:.1f}%). Reward of dialogues without any: from "
     assert said in page and page.index(said) < page.index("<figure")
     assert f"5 of {cases}</span>" in page[page.index(TABLE) :]
 
@@ -82,7 +82,7 @@ def test_a_partner_without_a_slip_is_a_row_of_zeros(analysed: Summary) -> None:
 def test_a_game_that_audits_nothing_has_no_such_part(tmp_path: Path) -> None:
     summary = report(tmp_path, lambda dialogue: setattr(dialogue, "environment", "nowhere.Game"))
     assert summary.results["verdict"] and summary.results["partner_faults"] == []
-    assert "own faults" not in summary.report.read_text(encoding="utf-8")
+    assert "Partner faults" not in summary.report.read_text(encoding="utf-8")
 
 
 def test_a_dialogue_that_the_audit_cannot_read_still_counts(tmp_path: Path) -> None:

@@ -19,8 +19,9 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from slim_rl.analysis import Summary
+from slim_rl.analysis.curves import curve, measures
 from slim_rl.analysis.figure_style import style
-from slim_rl.analysis.figures import PLOTS, curve, measures
+from slim_rl.analysis.figures import PLOTS
 from slim_rl.analysis.load import load
 from slim_rl.analysis.page import SCRIPTS, packed
 from slim_rl.analysis.report_tables import Tables
@@ -233,7 +234,7 @@ def test_the_size_is_bounded(log_dir: Path) -> None:
 
 def test_partial_report_names_where_the_rest_is(analysed: Summary, page: Page, log_dir: Path) -> None:
     assert f"60 of {analysed.results['counts']['dialogues']:,} dialogues" in page.words
-    assert f"shown in a terminal by slim-rl show {log_dir}" in page.words
+    assert f"To show the others in a terminal: slim-rl show {log_dir}" in page.words
 
 
 def test_logged_tokens_are_shown(tmp_path: Path) -> None:
@@ -315,4 +316,4 @@ def test_the_correlation_within_games_stands_beside_its_limits(analysed: Summary
     assert {(row["arm"], row["when"]) for row in rows} >= {("shy", "training"), ("mute", "training")}
     assert all(-1 <= row["low"] <= row["value"] <= row["high"] <= 1 for row in rows)
     text = analysed.report.read_text(encoding="utf-8")
-    assert "Questions and reward in one game" in text and "It is no cause" in text
+    assert "Questions and reward within games" in text and "It does not show causation" in text

@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from slim_rl.analysis import Summary, analyze
-from slim_rl.analysis.plays import Plays, change
+from slim_rl.analysis.changes import change
+from slim_rl.analysis.plays import Plays
 from slim_rl.analysis.terminal_tables import before_after_table, cells_table
 from slim_rl.analysis.verdict import by_how_much, sentences, verdict
 from slim_rl.dialogue.record import Dialogue
@@ -52,11 +53,11 @@ def halves(dialogues: list[Dialogue]) -> tuple[list[Dialogue], list[Dialogue]]:
 
 def test_each_outcome_has_its_words() -> None:
     learned, paid, sure = sentences(UP, UP)
-    assert learned == "It learned to ask: from 0.700 to 1.50 questions a game (+0.800, 95% interval 0.600 to 1.00)."
+    assert learned == "It learned to ask: from 0.700 to 1.50 questions per game (+0.800, 95% interval 0.600 to 1.00)."
     assert paid.startswith("Reward rose with it, ")
     assert "400 held-out games" in sure and "one run" in sure
     assert sentences(FLAT, UP)[0].startswith("It did not clearly learn to ask")
-    assert sentences(FLAT, UP)[1].startswith("Reward rose all the same")
+    assert sentences(FLAT, UP)[1].startswith("Reward rose, from")
     assert sentences(DOWN, FLAT)[0].startswith("It learned to ask less")
     assert sentences(UP, FLAT)[1].startswith("Reward did not clearly change")
     assert sentences(UP, DOWN)[1].startswith("Reward fell")
@@ -85,10 +86,10 @@ def test_several_seeds_are_judged_over_seeds_and_games() -> None:
     assert row["low"] < 0 < row["high"] and row["by_run"] == pytest.approx(rose)
     said = sentences(row, {**UP, "by_run": [0.1] * 3})
     assert said[0].startswith("It did not clearly learn to ask")
-    assert f"from {0.4875:.3f} to 1.09 questions a game" in said[0]
+    assert f"from {0.4875:.3f} to 1.09 questions per game" in said[0]
     assert "by each of 3 seeds" in said[2] and "over seeds and games" in said[2]
     assert said[2].endswith(
-        f"one more seed is expected to change questions by {interval(row['next_low'], row['next_high'])}."
+        f"predicted change of questions for one more seed: {interval(row['next_low'], row['next_high'])}."
     )
     assert row["next_low"] < row["low"] and row["next_high"] > row["high"]
 
@@ -96,7 +97,7 @@ def test_several_seeds_are_judged_over_seeds_and_games() -> None:
 def test_too_few_games_say_so() -> None:
     unknown = {**UP, "low": float("nan"), "high": float("nan")}
     assert sentences(unknown, unknown) == [
-        "Whether it learned to ask cannot be judged: fewer than two games were played both before and after."
+        "Too few games to tell whether it learned to ask: fewer than two were played both before and after."
     ]
     assert verdict([], []) == sentences(unknown, unknown)
 

@@ -71,7 +71,7 @@ def test_what_training_pays_and_for_what_is_in_the_card(played: list[Dialogue]) 
     }
     text = card(played, train=paid)
     assert (
-        "0.004 a question; credit by turn (a question is paid what it promises); a forced first question in 25% of"
+        "question cost 0.004; per-turn credit (each question is credited with its expected value); a forced first question in 25% of"
         in text
     )
     assert "falling to none within 28 steps" in text

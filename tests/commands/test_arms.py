@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from slim_rl.cli import main
-from slim_rl.commands.lab.arms import Run, conclusion, in_order, numbered, plan, run_all
+from slim_rl.commands.lab.arms import Run, conclusion, in_order, parse_seeds, plan, run_all
 from slim_rl.config import load_config
 from slim_rl.dialogue.factory import make_partner
 from slim_rl.dialogue.log import DialogueLog
@@ -72,15 +72,15 @@ def test_the_controls_are_planned_for_a_cluster_too(
 
 
 def test_seeds_are_numbers_and_ranges() -> None:
-    assert numbered("0, 2,5-7") == [0, 2, 5, 6, 7]
+    assert parse_seeds("0, 2,5-7") == [0, 2, 5, 6, 7]
     for wrong in ("", "1;2", "1-", "-1", "1-2-3", "one"):
-        with pytest.raises(ConfigError, match=f"such as 0,1,5-8, not '{wrong}'"):
-            numbered(wrong)
-    with pytest.raises(ConfigError, match="has an empty range: a range begins with its smallest number"):
-        numbered("3-1")
+        with pytest.raises(ConfigError, match=f"^--seeds {wrong} is not a list of whole numbers and ranges"):
+            parse_seeds(wrong)
+    with pytest.raises(ConfigError, match=r"has an empty range\. Begin a range with its smallest number"):
+        parse_seeds("3-1")
     for many in ("0-99999999", "0-600,0-600"):
-        with pytest.raises(ConfigError, match=r"names more than 1,000 seeds, each a run per arm; name fewer\.$"):
-            numbered(many)
+        with pytest.raises(ConfigError, match=r"names more than 1,000 seeds, one run per arm each. Name fewer\.$"):
+            parse_seeds(many)
 
 
 def test_what_a_backend_cannot_play_is_said_before_anything_runs() -> None:
@@ -194,7 +194,7 @@ def test_at_the_end_stands_what_each_arm_learned_over_its_seeds(tmp_path: Path) 
                     fields = {"id": f"eval/{name}", "game_id": name, "run": run.name, "phase": "eval", "step": step}
                     log.append(made_up(rng, board, asks, run.arm, **fields))
     shy, mute, more = conclusion(CONFIG, runs, "exp")
-    assert shy.startswith("shy: It learned to ask: from 0.000 to 2.00 questions a game (+2.00, ")
+    assert shy.startswith("shy: It learned to ask: from 0.000 to 2.00 questions per game (+2.00, ")
     assert "12 held-out games, each played before and after by each of 2 seeds" in shy
     assert mute.startswith("mute: It did not clearly learn to ask: from 0.000 to 0.000")
     assert all(str(tmp_path / run.name) in more for run in runs) and more.endswith("--output plots/exp")

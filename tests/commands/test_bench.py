@@ -96,11 +96,11 @@ def test_bench_suites_hold_canary_and_question_cost() -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["solo", "--suite", "tini"], "no suite 'tini': choose tiny_free, tiny_priced, tiny; did you mean tiny?"),
+        (["solo", "--suite", "tini"], "no suite 'tini'. Choose from tiny_free, tiny_priced, tiny; did you mean tiny?"),
         (["./ideel"], "MODEL './ideel' is not a folder here"),
         (["solo", "--name", "a/b"], "--name a/b becomes a file's name"),
         (["solo", "--name", "..", "--dry-run"], "--name .. becomes a file's name"),
-        (["solo", "--suites", "nowhere"], "There is no suite in nowhere"),
+        (["solo", "--suites", "nowhere"], "nowhere has no suites"),
     ],
 )
 def test_what_cannot_be_played_is_one_sentence(suites: Path, capsys: Any, words: list[str], sentence: str) -> None:
@@ -109,7 +109,7 @@ def test_what_cannot_be_played_is_one_sentence(suites: Path, capsys: Any, words:
 
 def test_a_suites_partner_must_be_scripted(tmp_path: Path, capsys: Any) -> None:
     folder = written(tmp_path / "suites", partner={"kind": "openai"})
-    assert "its partner openai is not scripted" in refused(capsys, "lab", "bench", "solo", "--suites", folder)
+    assert "partner.kind=openai is not scripted" in refused(capsys, "lab", "bench", "solo", "--suites", folder)
 
 
 def test_a_game_without_scripted_policies_says_so(tmp_path: Path, suites: Path, capsys: Any) -> None:
@@ -127,15 +127,15 @@ def test_bench_scripted_policy_writes_one_complete_file(bench: Any, capsys: Any)
     assert path.name == "ideal.json.gz" and data["canary"] == CANARY and data["model"] == "ideal"
     assert data["provenance"][0]["command"] and data["provenance"][0]["machine"]
     for name, suite in data["suites"].items():
-        assert f"{name}, version {suite['version']}: 6 games at {suite['price']:g} a question" in shown
+        assert f"{name}, version {suite['version']}: 6 games, question cost {suite['price']:g}" in shown
         assert suite["games"] == len(suite["dialogues"]) == 6
         assert {"net_reward", "lost_by_number", "lost_by_stopping", "lost_by_choice", "lost_by_use"} <= suite[
             "scores"
         ].keys()
         for dialogue in suite["dialogues"]:
             assert dialogue["turns"][-1] == {"role": "partner", "text": "[accept]"} and 0 <= dialogue["reward"] <= 1
-    assert len(re.findall(r"tiny free +−?\d\.\d+ ± \d\.\d{3}", shown)) == 2, "net reward and ledger, with intervals"
-    assert "by how many" in shown and "by its plan" in shown
+    assert len(re.findall(r"tiny free +−?\d\.\d+ ± \d\.\d{3}", shown)) == 2, "net reward and gap, with intervals"
+    assert "gap: count" in shown and "gap: plan" in shown
 
 
 def test_a_second_start_plays_only_what_is_missing(bench: Any, tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_settings_of_another_kind_need_another_name(
         (log,) = (tmp_path / "bench" / "warmstart").glob("*.jsonl")
         log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:4]))
         again = ["--suites", suites, "--output", tmp_path / "bench", "--set", "policy.temperature=0.5"]
-        assert "by --name" in refused(capsys, "lab", "bench", *served, *again)
+        assert "another --name" in refused(capsys, "lab", "bench", *served, *again)
         assert bench(*served, "--set", "policy.temperature=0.5", "--name", "cold").name == "cold.json.gz"
 
 

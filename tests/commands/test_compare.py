@@ -43,8 +43,8 @@ def test_compare_pairs_last_checkpoints_on_shared_games(tmp_path: Path, capsys: 
     second = log(tmp_path, "second", [reward + 0.3 + 0.01 * (i % 2) for i, reward in enumerate(hard[2:])], start=2)
     compare(first, second, "--output", tmp_path / "table.csv")
     said = " ".join(capsys.readouterr().out.split())
-    assert "second less first, 10 held-out games" in said
-    assert "On the same 10 games, second less first: questions a game +0.000 (0.000 to 0.000), reward +0.305" in said
+    assert "second minus first, 10 held-out games" in said
+    assert "On the same 10 games, second minus first: questions per game +0.000 (0.000 to 0.000), reward +0.305" in said
     assert said.endswith("95% intervals over games.")
     row = pd.read_csv(tmp_path / "table.csv").set_index("measure").loc["reward"]
     assert row["value"] == pytest.approx(0.305) and row["clusters"] == 10 and row["over"] == "games"
@@ -60,9 +60,9 @@ def test_runs_and_files_are_called_what_they_are_called(
         log(tmp_path, name, [reward] * GAMES).relative_to(tmp_path) for name, reward in (("run_1", 0.5), ("run_2", 0.6))
     )
     compare(one, two)
-    assert "games, run_2 less run_1: " in capsys.readouterr().out
+    assert "games, run_2 minus run_1: " in capsys.readouterr().out
     compare(one, one)
-    assert f"games, {one} less {one}: " in capsys.readouterr().out
+    assert f"games, {one} minus {one}: " in capsys.readouterr().out
 
 
 def test_runs_of_one_arm_are_compared_over_seeds_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,14 +71,14 @@ def test_runs_of_one_arm_are_compared_over_seeds_too(tmp_path: Path, capsys: pyt
         log(tmp_path / "old", f"old-s{seed}", [0.5] * GAMES, arm="old")
     compare(tmp_path / "old", tmp_path / "new")
     said = " ".join(capsys.readouterr().out.split())
-    assert "new less old: " in said and "reward +0.200 (" in said and said.endswith("over seeds and games.")
+    assert "new minus old: " in said and "reward +0.200 (" in said and said.endswith("over seeds and games.")
 
 
 @pytest.mark.parametrize(
     ("start", "change", "words"),
     [
-        (50, {}, "share no held-out game, so nothing can be paired"),
-        (0, {"phase": "train"}, "holds no held-out games that were played after training"),
+        (50, {}, "share no held-out game. Play both on the same games"),
+        (0, {"phase": "train"}, "has no held-out games played after training"),
     ],
 )
 def test_what_cannot_be_paired_is_one_sentence(

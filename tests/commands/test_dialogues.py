@@ -116,6 +116,6 @@ def test_a_log_that_is_named_twice_is_written_once(form: str, log: Path, tmp_pat
 def test_the_folder_one_is_in_is_not_replaced(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
-    with pytest.raises(DataError, match="the folder that you are in"):
+    with pytest.raises(DataError, match="is the working folder"):
         export(log, "traces", Path())
     assert Path.cwd().is_dir()

@@ -33,7 +33,7 @@ from slim_rl.errors import ConfigError, SlimError
 from slim_rl.games.matching import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
-from slim_rl.lab.gap_tables import ledger_table
+from slim_rl.lab.gap_tables import gap_table
 from slim_rl.policies import weights_digest
 from slim_rl.runs import claim_log
 from tests.dialogue.players import Script
@@ -209,7 +209,7 @@ def alone(tmp_path: Path) -> Any:
 @pytest.mark.parametrize(("mode", "needed"), [("forbidden", "asks"), ("forced:1", "questions_worth_asking")])
 def test_a_mode_that_the_game_says_too_little_for_is_refused(tmp_path, mode, needed) -> None:
     config = alone(tmp_path)
-    with pytest.raises(ConfigError, match=f"--mode {mode}: SecretNumber does not say .* classmethod {needed}"):
+    with pytest.raises(ConfigError, match=f"--mode {mode} needs the classmethod SecretNumber.{needed}"):
         cell_config(config, Cell("data/warmstart", config.opposite, mode))
 
 
@@ -237,9 +237,9 @@ def test_tables_hold_every_cell_and_measure(config, chat, tmp_path) -> None:
     table = cells_table({"a": dialogues, "b": dialogues}, "t")
     assert len(table.columns) == 5 and table.row_count == 2 * 6
     assert before_after_table(dialogues, dialogues).row_count == 6
-    ledger = ledger_table({"a": dialogues, "b": dialogues}, 0.01)
+    ledger = gap_table({"a": dialogues, "b": dialogues}, 0.01)
     assert ledger is not None and ledger.row_count == 2 and len(ledger.columns) == 6
-    assert ledger_table({"none": []}, 0.01) is None
+    assert gap_table({"none": []}, 0.01) is None
     assert frame([]).empty and cells_table({"none": []}, "t").row_count == 6
 
 
@@ -364,8 +364,11 @@ def test_a_table_of_more_games_is_not_replaced_by_one_of_fewer(slim_rl, tmp_path
     whole = files()
     assert b"6 held-out games" in whole[0]
     said = play("solo", 4)
-    assert "4 held-out games" in said and "stay: they are of 6 dialogues a cell; name another --output" in said
+    assert (
+        "4 held-out games" in said
+        and "are unchanged, because they cover 6 dialogues per cell. Choose another --output" in said
+    )
     assert files() == whole
-    assert "stay" not in play("solo", 7) and b"7 held-out games" in files()[0]
+    assert "unchanged" not in play("solo", 7) and b"7 held-out games" in files()[0]
     play("random", 3)
     assert b"3 held-out games" in files()[0], "another policy's"

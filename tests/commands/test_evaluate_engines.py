@@ -140,9 +140,9 @@ def test_a_server_is_started_for_the_length_of_the_evaluation(
         (["--checkpoint", str(MODEL), "--engine", "sglang"], "sglang is not installed here"),
         (["--checkpoint", str(MODEL), "--engine", "vllm", "--server", "http://127.0.0.1:9"], "No server answers"),
         (["--checkpoint", str(MODEL), "--engine", "vllm", "--server", "127.0.0.1:9"], "not an address"),
-        (["--policy", "openai:m", "--partner", "self"], "needs a policy with tokens"),
-        (["--policy", "solo", "--partner", "self"], "needs a policy with tokens"),
-        (["--policy", "ideel"], "which are random, solo, forced:4, greedy:4, ideal; a checkpoint"),
+        (["--policy", "openai:m", "--partner", "self"], "needs a policy that samples tokens"),
+        (["--policy", "solo", "--partner", "self"], "needs a policy that samples tokens"),
+        (["--policy", "ideel"], "(random, solo, forced:4, greedy:4, ideal). Name one of these, or use --checkpoint"),
         (["--policy", "ideel"], "did you mean ideal?"),
         (["--policy", "forced:x"], "nor a scripted policy of MatchingEnv"),
     ],
@@ -162,7 +162,7 @@ def test_a_chat_model_is_a_row_beside_a_checkpoint(
         engine = ["--engine", "sglang", "--server", server.url]
         run("evaluate", str(config), *chat, "--checkpoint", str(MODEL), *engine, "--games", "6", "--output", str(out))
     shown = capsys.readouterr().out
-    assert "gpt-4.1-2025-04-14_shy_free: " in shown and "calls of the policy" in shown
+    assert "gpt-4.1-2025-04-14_shy_free: " in shown and "policy calls" in shown
     dialogues = list(read_log(out / "gpt-4.1-2025-04-14_shy_free.jsonl"))
     assert len(dialogues) == 6 and not any(d.failed or d.response_ids for d in dialogues)
     assert all(
@@ -179,7 +179,7 @@ def test_scripted_policies_are_floor_and_ceiling_of_one_table(config: Path, tmp_
     named = [word for name in ("random", "solo", "ideal", "forced:2") for word in ("--policy", name)]
     run("evaluate", str(config), *named, "--games", "20", "--output", str(out))
     shown = capsys.readouterr().out
-    assert "ideal shy free" in shown and "forced2 shy free" in shown and "Below an ideal asker" in shown
+    assert "ideal shy free" in shown and "forced2 shy free" in shown and "Gap to the ideal asker" in shown
     played = {file.stem: list(read_log(file)) for file in out.glob("*.jsonl")}
     reward = {name.partition("_")[0]: sum(d.reward or 0 for d in dialogues) for name, dialogues in played.items()}
     assert reward["random"] < reward["solo"] < reward["forced2"] < reward["ideal"]

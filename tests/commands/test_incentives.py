@@ -11,15 +11,17 @@ from slim_rl.cli import main
 from slim_rl.commands import load
 from slim_rl.config import load_config
 from slim_rl.errors import ConfigError
-from slim_rl.lab.incentives.priced import priced
+from slim_rl.lab.incentives.question_cost import net_rewards
 from tests.paths import ROOT
 
 LOCAL = str(ROOT / "configs" / "matching_local.yaml")
 
 
 def test_higher_question_cost_lowers_questions_and_gain() -> None:
-    cheap, dear = ({each.name: each for each in priced(load_config(LOCAL), 200, [price])} for price in (0.01, 0.03))
-    never, ideal = "never asks", "greedy, stops by what it knows"
+    cheap, dear = (
+        {each.name: each for each in net_rewards(load_config(LOCAL), 200, [price])} for price in (0.01, 0.03)
+    )
+    never, ideal = "never asks", "greedy, stops by expected gain"
     assert cheap[never].net == dear[never].net and cheap[never].questions == 0
     for name in cheap.keys() - {never}:
         assert dear[name].questions < cheap[name].questions and dear[name].net.value < cheap[name].net.value
@@ -28,8 +30,8 @@ def test_higher_question_cost_lowers_questions_and_gain() -> None:
 
 
 def test_gain_of_choice_is_over_a_random_asker_with_interval() -> None:
-    found = {each.name: each for each in priced(load_config(LOCAL), 200, [0.01], most=4)}
-    rule = "one number of questions for all"
+    found = {each.name: each for each in net_rewards(load_config(LOCAL), 200, [0.01], most=4)}
+    rule = "fixed number of questions"
     greedy, random = found[f"greedy, {rule}"], found[f"random, {rule}"]
     assert random.choice is None and greedy.choice is not None and greedy.questions <= 4
     assert greedy.choice.value == pytest.approx(greedy.net.value - random.net.value)
@@ -39,7 +41,7 @@ def test_gain_of_choice_is_over_a_random_asker_with_interval() -> None:
 
 def test_a_game_without_a_frontier_is_a_sentence() -> None:
     with pytest.raises(ConfigError, match="no frontier"):
-        priced(load_config(str(ROOT / "examples" / "secret_number.yaml")), 5, [0.01])
+        net_rewards(load_config(str(ROOT / "examples" / "secret_number.yaml")), 5, [0.01])
 
 
 def test_the_command_prints_each_price(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,12 +67,12 @@ def test_the_files_are_written_before_anything_is_printed(tmp_path: Path, monkey
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--questions", "2,-1"], "--questions 2,-1 is not a list of numbers from 1 on"),
+        (["--questions", "2,-1"], "--questions 2,-1 is not a list of positive numbers"),
         (["--questions", "1,x"], "--questions 1,x is not a list"),
-        (["--price", "0.02", "--output-dir", "found"], "without files: leave out --live, --questions and"),
-        (["--price", "0.02", "--live"], "without a partner"),
-        (["--price", "0.02", "--questions", "1,2"], "as many questions as --most allows"),
-        (["--most", "3"], "--most is for --price"),
+        (["--price", "0.02", "--output-dir", "found"], "writes no files. Leave out --live, --questions and"),
+        (["--price", "0.02", "--live"], "plays no games"),
+        (["--price", "0.02", "--questions", "1,2"], "plays no games"),
+        (["--most", "3"], "--most needs --price"),
     ],
 )
 def test_what_would_have_no_effect_is_refused(words: list[str], says: str) -> None:

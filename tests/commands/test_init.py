@@ -43,11 +43,11 @@ def test_from_an_empty_folder_to_the_page(empty: Path, capsys: pytest.CaptureFix
     assert runs == [f"matching_local-{arm}-s{seed}" for seed in range(8) for arm in written["arms"]]
     play(runs)
     assert call(*results) == 0
-    assert "It learned to ask: from 0.000 to 2.00 questions a game" in printed(capsys)
+    assert "It learned to ask: from 0.000 to 2.00 questions per game" in printed(capsys)
     page = Path("results/README.md").read_text()
     for contrast in written["contrasts"]:
         assert f"| {contrast['name']} |" in page
-    assert "| not run |" not in page and "as written down before the runs" in page
+    assert "| not run |" not in page and "Primary contrasts, preregistered" in page
     assert Path("results/results.html").is_file() and Path("results/primary.png").is_file()
 
 
@@ -71,11 +71,14 @@ def test_what_is_written_is_never_over_a_persons_own_file(empty: Path, capsys: p
         "PREREGISTRATION.md",
         "experiment.yaml",
     ]
-    assert call("lab", "init", "experiment", "paper") == 0 and "nothing to write" in printed(capsys)
+    assert call("lab", "init", "experiment", "paper") == 0 and "Nothing to write" in printed(capsys)
     Path("paper/experiment.yaml").write_text("title: mine")
     assert call("lab", "init", "experiment", "paper") == 1
     assert "experiment.yaml exists and is another file" in capsys.readouterr().err
-    assert call("lab", "init", "one", "two") == 1 and "one folder, or the word experiment" in capsys.readouterr().err
+    assert (
+        call("lab", "init", "one", "two") == 1
+        and "Name one folder, or experiment and a folder" in capsys.readouterr().err
+    )
 
 
 def test_the_lines_that_are_commented_out_can_be_used(empty: Path) -> None:

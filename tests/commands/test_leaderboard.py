@@ -33,11 +33,11 @@ def test_a_page_a_table_and_a_file_of_numbers_have_every_model(
 ) -> None:
     files = [bench(name) for name in ("random", "solo", "ideal")]
     run(*board, *files)
-    assert "tiny free, at 0 a question: ideal earns most" in capsys.readouterr().out
+    assert re.search(r"tiny free, question cost 0: highest net reward \S+, by ideal\.", capsys.readouterr().out)
     page, text = ((tmp_path / "board" / name).read_text() for name in ("leaderboard.html", "README.md"))
     for name in ("random", "solo", "ideal"):
         assert f">{name}<" in page and f"| {name} |" in text
-    assert "Figures" not in page and "refused turns a game" in text and "cost, $" in text and "by when" in text
+    assert "Figures" not in page and "refused turns per game" in text and "cost, $" in text and "gap: stopping" in text
     assert CANARY in page
     numbers = pd.read_csv(tmp_path / "board" / "leaderboard.csv").set_index(["model", "suite", "measure"])["value"]
     for name, path in zip(("random", "solo", "ideal"), files, strict=True):
@@ -71,29 +71,29 @@ def _twice(data: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (_set(_first, "reward", 1.5), "its reward is 1.5, and would be"),
-        (_set(_first, "stop_reason", "finished"), "it ended as finished, and would end as agreed"),
-        (_set(_first, "stop_reason", "turn_tokens"), "it ended as turn_tokens, and would end as agreed"),
-        (_set(lambda d: _first(d)["turns"][1], "text", "[message] 99."), "turn 2 is '[message] 99.' of the partner, and would"),
+        (_set(_first, "reward", 1.5), "its reward is 1.5, but the replay's is"),
+        (_set(_first, "stop_reason", "finished"), "it ended with finished, but the replay ended with agreed"),
+        (_set(_first, "stop_reason", "turn_tokens"), "it ended with turn_tokens, but the replay ended with agreed"),
+        (_set(lambda d: _first(d)["turns"][1], "text", "[message] 99."), "turn 2 is '[message] 99.' by the partner, but the replay"),
         (_set(lambda d: _first(d)["turns"][0], "text", "[message] Hello."), "turn 2 is "),
         (_set(lambda d: _first(d)["turns"][-2], "text", PLAN), "its reward is"),
         (lambda d: _first(d)["turns"].pop(), "it has"),
-        (lambda d: _first(d)["turns"].pop(0), "does not follow from the rules"),
+        (lambda d: _first(d)["turns"].pop(0), "violates the rules"),
         (lambda d: _first(d)["turns"].append({"role": "policy", "text": "[accept]"}), "it has"),
-        (_another_game, "its deals are not those of tiny_free: 1 game, such as 0123456789abcdef/0"),
-        (_twice, "its deals are not those of tiny_free"),
-        (lambda d: d["suites"]["tiny_free"]["dialogues"].pop(), "has no whole dialogue of 1 of the 6 games of tiny_free"),
-        (_set(lambda d: d["suites"]["tiny_free"], "version", "000000000000"), "its tiny_free is of version 000000000000, and today's"),
+        (_another_game, "has 1 game, such as 0123456789abcdef/0, that tiny_free does not have"),
+        (_twice, "that tiny_free does not have, or that are there twice"),
+        (lambda d: d["suites"]["tiny_free"]["dialogues"].pop(), "lacks complete dialogues of 1 of the 6 games of tiny_free"),
+        (_set(lambda d: d["suites"]["tiny_free"], "version", "000000000000"), "has version 000000000000 of tiny_free, but the current one"),
         (_set(lambda d: d, "canary", "another"), "does not hold the benchmark's canary"),
-        (_set(lambda d: d, "format", 99), "of format 99"),
+        (_set(lambda d: d, "format", 99), "has format 99"),
         (_set(lambda d: d["suites"], "huge", {}), "has the suite huge, which is not one of tiny_free, tiny_priced"),
-        (_set(_first, "stop_reason", "won"), "lacks a part of a result"),
-        (lambda d: d.pop("suites"), "lacks a part of a result"),
-        (_set(lambda d: _first(d)["turns"][0], "text", 5), "lacks a part of a result"),
-        *((_set(_first, "spent", {"cost_usd": cost}), "is no amount from 0 to") for cost in ("nan", 1e308, -1, True, None)),
+        (_set(_first, "stop_reason", "won"), "is an incomplete result file"),
+        (lambda d: d.pop("suites"), "is an incomplete result file"),
+        (_set(lambda d: _first(d)["turns"][0], "text", 5), "is an incomplete result file"),
+        *((_set(_first, "spent", {"cost_usd": cost}), "is not an amount from 0 to") for cost in ("nan", 1e308, -1, True, None)),
         (_set(_first, "spent", {"calls": float("inf")}), "is not JSON"),
-        *((_set(lambda d: d, "model", name), "not printed") for name in ("a\nb", "a\x1b[31mb", "a\u202eb")),
-        (_set(lambda d: d["suites"]["tiny_free"]["policy"], "kind", "a\x07"), "not printed"),
+        *((_set(lambda d: d, "model", name), "unprintable") for name in ("a\nb", "a\x1b[31mb", "a\u202eb")),
+        (_set(lambda d: d["suites"]["tiny_free"]["policy"], "kind", "a\x07"), "unprintable"),
     ],
 )  # fmt: skip
 def test_a_file_that_was_changed_is_refused(
@@ -108,7 +108,7 @@ def test_a_file_that_was_changed_is_refused(
 def test_a_file_of_a_former_instrument_is_refused(bench: Any, board: list[object], suites: Path, capsys: Any) -> None:
     path = bench("ideal", "--suite", "tiny_free")
     written(suites, environment="tests.commands.bench_setup.NewInstrument")
-    assert "of version" in refused(capsys, *board, path)
+    assert "has version" in refused(capsys, *board, path)
 
 
 def test_what_is_no_result_is_one_sentence(bench: Any, board: list[object], tmp_path: Path, capsys: Any) -> None:

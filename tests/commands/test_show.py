@@ -43,10 +43,10 @@ def test_the_last_ones_or_those_asked_for(log: Path) -> None:
     [
         (("rewrad > 1", ""), "rewrad"),
         (("reward >", ""), "--where reward >"),
-        (("reward", ""), "^--where reward is not a condition; compare a column, such as reward < 0.5.$"),
+        (("reward", ""), "^--where reward is not a condition. Compare a column, such as reward < 0.5.$"),
         (("step", ""), "is not a condition"),
         (("1 > 0", ""), "is not a condition"),
-        (("", "cleverness"), "no such column; choose .*reward"),
+        (("", "cleverness"), "is not a column. Choose one of .*reward"),
     ],
 )
 def test_what_cannot_be_asked_for_is_a_sentence(log: Path, wanted: tuple[str, str], words: str) -> None:

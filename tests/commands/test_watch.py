@@ -127,7 +127,7 @@ def test_the_terminal_shows_the_same(log: Path, lines: list[bytes]) -> None:
 def test_where_the_output_is_no_terminal_it_is_shown_once(
     log: Path, lines: list[bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for expected in ("There is no dialogue in", "32 dialogues of training, 4 steps"):
+    for expected in ("Waiting for the dialogues of the first step in", "32 training dialogues, 4 steps"):
         with pytest.raises(SystemExit) as end:
             main(["watch", str(log), "--terminal"])
         assert end.value.code == 0 and expected in " ".join(capsys.readouterr().out.split())

@@ -14,7 +14,7 @@ ALONE = {"environment": "examples.secret_number.SecretNumber"}
 @pytest.mark.parametrize("credit", ["turn_credit", "expected_credit"])
 def test_expected_credit_without_state_values_is_refused(credit: str) -> None:
     check_training(parse_config({}, [f"train.reward={credit}"]))
-    with pytest.raises(ConfigError, match=rf"train\.reward is {credit}"):
+    with pytest.raises(ConfigError, match=rf"train\.reward={credit} needs the classmethod"):
         check_training(parse_config(ALONE, [f"train.reward={credit}"]))
 
 
@@ -22,9 +22,7 @@ def test_expected_credit_without_state_values_is_refused(credit: str) -> None:
 def test_a_price_is_refused_where_no_turn_is_known_to_ask(price: str) -> None:
     check_training(parse_config({}, [f"train={{reward: price, reward_args: {{price: {price}}}}}"]))
     check_training(parse_config(ALONE))
-    with pytest.raises(
-        ConfigError, match=r"train\.reward_args\.price is set, but SecretNumber does not say which turns ask"
-    ):
+    with pytest.raises(ConfigError, match=r"train\.reward_args\.price needs the classmethod SecretNumber\.annotate"):
         check_training(parse_config(ALONE, [f"train={{reward: price, reward_args: {{price: {price}}}}}"]))
 
 

@@ -240,7 +240,7 @@ def test_self_play_gives_each_seat_its_own_dialogue(tmp_path: Path, tokenizer: A
 def test_what_it_pays_is_read_off_its_frontier(tmp_path: Path) -> None:
     found = incentives.measure(config_in(tmp_path, "treasure"), 30)
     assert [line.questions for line in found.curve] == list(range(9))
-    assert found.pays and found.sentence.startswith("Asking pays from the first question: one greedy question")
+    assert found.rewards_asking and found.sentence.startswith("Asking raises the reward: one greedy question")
 
 
 def test_trainer_refuses_invalid_config_in_one_sentence() -> None:

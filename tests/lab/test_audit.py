@@ -72,7 +72,7 @@ def test_a_log_that_is_named_twice_is_audited_once(tmp_path: Path, capsys: pytes
 
 def test_a_log_of_nothing_that_can_be_audited_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "log.jsonl").touch()
-    with pytest.raises(DataError, match="There is no dialogue in"):
+    with pytest.raises(DataError, match="No dialogue is in"):
         load("lab audit")([str(tmp_path)], standalone_mode=False)
     with DialogueLog(tmp_path / "log.jsonl") as log:
         log.append(Dialogue("e", "g", 0, 0, {"secret": 3}, {}, {"kind": "shy"}))

@@ -20,12 +20,12 @@ from slim_rl.games.matching.questions.gains import expected_gains, state_values
 from slim_rl.games.matching.questions.value import Knowledge
 from slim_rl.games.matching.roster import Pair
 from slim_rl.lab.credit import (
-    Paid,
     TurnCredit,
+    TurnRewards,
+    expected_rewards,
     returns,
     shaped,
     turn_advantages,
-    without_luck,
 )
 from slim_rl.measured import Gain
 
@@ -39,8 +39,8 @@ def turns_of(config: Config, dialogue: Dialogue, reward: float) -> list[float]:
     return made.turns(dialogue, reward)
 
 
-def paid(group: str, reward: float | None, values: list[float]) -> Paid:
-    return Paid(group, [] if reward is None else shaped(reward, values))
+def paid(group: str, reward: float | None, values: list[float]) -> TurnRewards:
+    return TurnRewards(group, [] if reward is None else shaped(reward, values))
 
 
 @settings(max_examples=50, deadline=None)
@@ -202,7 +202,7 @@ def test_credit_subtracts_the_baseline_of_each_turn(rows: list[tuple[float, floa
     turns, usual = map(list, zip(*rows, strict=True))
     less = [earned - each for earned, each in zip(returns(turns, decay), usual, strict=True)]
     gains = [Gain(None, each) for each in usual]
-    assert returns(without_luck(turns, [0.0] * len(turns), gains, decay), decay) == pytest.approx(less)
+    assert returns(expected_rewards(turns, [0.0] * len(turns), gains, decay), decay) == pytest.approx(less)
 
 
 def test_expected_credit_equals_realised_credit_on_average() -> None:

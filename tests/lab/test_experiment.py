@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from slim_rl.analysis import plays as pl
+from slim_rl.analysis.changes import change
 from slim_rl.analysis.plays import Outcome
 from slim_rl.config import load_section
 from slim_rl.errors import ConfigError, DataError
@@ -124,7 +125,7 @@ def test_an_evaluation_belongs_to_the_runs_whose_models_played(
     change = plays.table(Outcome(arm="shy", condition="forced_4", when="change"), "questions")
     assert list(after.index) == [f"shy-{seed}" for seed in range(SEEDS)] and list(before.index) == [""]
     pd.testing.assert_series_equal(change.loc["shy-1"], after.loc["shy-1"] - before.loc[""], check_names=False)
-    start = pl.change(plays, "shy", "reward", "forced_4")
+    start = change(plays, "shy", "reward", "forced_4")
     assert start["before_low"] < start["before"] < start["before_high"], "over games: there is one start"
     assert start["over"] == "seeds and games"
     row = compared["forced pays"]
@@ -135,8 +136,8 @@ def test_an_evaluation_belongs_to_the_runs_whose_models_played(
 def test_arm_evaluated_only_after_training_has_no_before(plays: pl.Plays) -> None:
     rows = plays.held_out
     alone = replace(plays, held_out=rows[~((rows["arm"] == "mute") & (rows["when"] == "before"))])
-    row = pl.change(alone, "mute", "reward", "held_out")
-    assert row["after"] == pl.change(plays, "mute", "reward", "held_out")["after"]
+    row = change(alone, "mute", "reward", "held_out")
+    assert row["after"] == change(plays, "mute", "reward", "held_out")["after"]
     assert np.isnan(row["before"]) and np.isnan(row["value"]) and np.isnan(row["low"]) and row["by_run"] == []
 
 
@@ -156,8 +157,8 @@ def test_run_without_later_evaluation_is_not_trained(manifest_path: Path, tmp_pa
     shy = Outcome(arm="shy", condition="held_out")
     assert sorted(found.table(shy, "questions").index) == ["shy-0", "shy-2", "shy-3"]
     assert "shy-1" in found.table(shy.model_copy(update={"when": "before"}), "questions").index
-    assert "Not played after training yet, so in the curves alone: shy-1." in ex.left_out(found, left)
-    assert not any("Not played after training" in warning for warning in ex.left_out(plays, left))
+    assert "Not evaluated after training yet, so only in the curves: shy-1." in ex.left_out(found, left)
+    assert not any("Not evaluated after training" in warning for warning in ex.left_out(plays, left))
 
 
 def test_a_price_is_taken_off_the_arms_own_reward(plays: pl.Plays) -> None:
@@ -273,12 +274,12 @@ def test_a_change_is_of_the_runs_that_were_played_on_both_sides() -> None:
         )
         for game in range(9)
     ]
-    found = pl.change(pl.Plays(pd.DataFrame(rows)), "shy", "questions", "held_out")
+    found = change(pl.Plays(pd.DataFrame(rows)), "shy", "questions", "held_out")
     assert (found["value"], found["before"], found["after"]) == pytest.approx((0.0, 1.4, 1.4)) and found["by_run"] == [
         0.0
     ]
     apart = pd.DataFrame([row for row in rows if (row["run"], row["when"]) != ("s0", "after")])
-    found = pl.change(pl.Plays(apart), "shy", "questions", "held_out")
+    found = change(pl.Plays(apart), "shy", "questions", "held_out")
     assert np.isnan(found["value"]) and found["by_run"] == [] and found["after"] == pytest.approx(4.4)
 
 

@@ -18,8 +18,8 @@ from slim_rl.analysis import plays as pl
 from slim_rl.analysis.plays import Outcome
 from slim_rl.errors import DataError
 from slim_rl.lab.experiment.contrasts import Contrast, Contrasts
+from slim_rl.lab.experiment.earlier_runs import with_earlier_runs
 from slim_rl.lab.experiment.figures import plots
-from slim_rl.lab.experiment.kept import kept
 from slim_rl.lab.experiment.page import write
 from tests.analysis.browser import CHROMIUM, browse, chromium
 from tests.lab.made_experiment import GAMES, SEEDS
@@ -38,7 +38,7 @@ def test_page_readme_and_tables_say_the_same(written: tuple[Path, list[str]]) ->
     assert said[0] == "0 of 4 primary contrasts as predicted."
     assert said[1:3] == ["Not shown: asks more; less, it was thought; rises.", "Not run: never run."]
     assert said[3].startswith("It learned to ask")
-    assert "by each of 4 seeds" in said[5] and "one more seed is expected" in said[5]
+    assert "by each of 4 seeds" in said[5] and "predicted change of questions for one more seed" in said[5]
     for text in (page, readme):
         for part in (
             *said[:2],
@@ -106,7 +106,7 @@ def test_a_page_is_made_again_from_its_values_alone(
         and len(shy) > 0.9 * SEEDS * GAMES
         and {"reward", "questions", "lost_by_choice"} <= set(shy)
     )
-    assert "The ledger of asking" in (tmp_path / "again" / "results.html").read_text(encoding="utf-8")
+    assert "Gap to the ideal asker" in (tmp_path / "again" / "results.html").read_text(encoding="utf-8")
     assert (tmp_path / "again" / "frontier.png").read_bytes() == (first / "frontier.png").read_bytes()
     (first / "askers.parquet").rename(tmp_path / "askers.parquet")
     assert pl.Plays.read(first).askers.empty, "a folder that an older version wrote"
@@ -156,7 +156,7 @@ def test_page_of_started_runs_states_only_that(manifest_path: Path, tmp_path: Pa
         "No run of shy was played before and after training."
     ]
     page = (tmp_path / "page" / "README.md").read_text()
-    assert "\n0 runs; " in page and "so in the curves alone: " in page and "No logs yet" not in page
+    assert "\n0 runs; " in page and "so only in the curves: " in page and "No logs yet" not in page
 
 
 def test_runs_whose_logs_are_gone_stay_on_the_page(
@@ -194,7 +194,7 @@ def test_all_of_a_run_comes_from_one_place() -> None:
         )
 
     before = plays(1.0, {"ended": "after", "both": "after", "neither": "before", "alone": "before"})
-    found = kept(plays(2.0, {"ended": "before", "both": "after", "neither": "before"}), before)
+    found = with_earlier_runs(plays(2.0, {"ended": "before", "both": "after", "neither": "before"}), before)
     for frame in (found.held_out, found.training):
         sources = frame.groupby("run")["questions"].agg(["min", "max"])
         assert (sources["min"] == sources["max"]).all(), "all of a run comes from one place"
@@ -248,19 +248,19 @@ def test_frontier_compares_trained_simulated_and_decoding() -> None:
     none = Contrasts.model_construct(contrasts=[])
     drawn = lines(plots()["frontier"].draw(plays, none, []).axes[0])
     assert drawn["random questions"][:, 1] == pytest.approx([0.5, 0.5, 0.45, 0.36])
-    assert drawn["the best questions"][1].tolist() == pytest.approx([1, 0.6])
-    assert drawn["ideal: and stopping"].tolist() == [[1.2, 0.61]]
-    assert set(drawn["never asking"][:, 1]) == {0.5}
-    assert drawn["the start, questions put for it"].tolist() == pytest.approx(np.array([[1, 0.45], [2, 0.4]]))
-    assert drawn["the start"].tolist() == pytest.approx(np.array([[0.5, 0.5]]))
+    assert drawn["best questions"][1].tolist() == pytest.approx([1, 0.6])
+    assert drawn["ideal asker"].tolist() == [[1.2, 0.61]]
+    assert set(drawn["no questions"][:, 1]) == {0.5}
+    assert drawn["initial policy, forced questions"].tolist() == pytest.approx(np.array([[1, 0.45], [2, 0.4]]))
+    assert drawn["initial policy"].tolist() == pytest.approx(np.array([[0.5, 0.5]]))
     assert sorted(drawn["asks"].tolist()) == pytest.approx(np.array([[1, 0.7], [2, 0.65]]))
     assert drawn["turn"].tolist() == pytest.approx(np.array([[2, 0.7]]))
     assert plots()["frontier"].draw(replace(plays, askers=pd.DataFrame()), none, []) is None
     net = Contrast(name="earns", measure="net_reward", a=Outcome(arm="asks"), b=0.5, direction="more", role="primary")
     compared = lines(plots()["frontier"].draw(plays, Contrasts.model_construct(contrasts=[net]), []).axes[0])
-    assert len(compared["trained: one dot a run"]) == 2, (
+    assert len(compared["trained (one dot per run)"]) == 2, (
         "an arm that no contrast on net reward has may play another game"
     )
     alone = lines(plots()["baseline"].draw(plays, none, []).axes[0])
-    assert alone["the start, questions put for it"].tolist() == pytest.approx(np.array([[1, 0.55], [2, 0.6]]))
-    assert len(alone["trained: one dot a run"]) == 2, "of the treatment"
+    assert alone["initial policy, forced questions"].tolist() == pytest.approx(np.array([[1, 0.55], [2, 0.6]]))
+    assert len(alone["trained (one dot per run)"]) == 2, "of the treatment"

@@ -18,10 +18,10 @@ from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.questions.value import frontier as arrays
 from slim_rl.games.matching.settings import MatchingSettings
-from slim_rl.lab.askers import Askers, on_paper, over_random
+from slim_rl.lab.askers import Askers, over_random, simulated
 from slim_rl.lab.frontier import Frontier
-from slim_rl.lab.gap import LOSSES, entered, losses
-from slim_rl.lab.net_reward import paid
+from slim_rl.lab.gap import LOSSES, losses, with_gap
+from slim_rl.lab.net_reward import question_costs
 from tests.analysis import synthetic
 
 PARTS = [name for name in LOSSES if name != "lost"]
@@ -145,10 +145,10 @@ def test_free_questions_are_all_asked_and_dear_ones_never() -> None:
     curve = Frontier(*frontier(_games(3, 200), [0] * 200, 9))
     assert (curve.at(curve.stops(0.0)) == 1.0).all() and curve.best_number(0.0) <= 9
     assert (curve.stops(0.5) == 0).all() and curve.best_number(0.5) == 0
-    assert curve.spent(0.0, 0.1) == pytest.approx(curve.rewards[:, 0])
-    assert curve.spent(curve.stops(0.02).mean(), 0.02) == pytest.approx(curve.net(curve.stops(0.02), 0.02))
+    assert curve.net_allocated(0.0, 0.1) == pytest.approx(curve.rewards[:, 0])
+    assert curve.net_allocated(curve.stops(0.02).mean(), 0.02) == pytest.approx(curve.net(curve.stops(0.02), 0.02))
     for number in (0.5, 2.0, 4.5):  # better than the same number in every game
-        assert curve.spent(number, 0.02).mean() > curve.net(number, 0.02).mean() + 0.002
+        assert curve.net_allocated(number, 0.02).mean() > curve.net(number, 0.02).mean() + 0.002
     assert curve.at(1.5) == pytest.approx((curve.rewards[:, 1] + curve.rewards[:, 2]) / 2)
     assert (curve.at(40) == curve.rewards[:, -1]).all()
 
@@ -160,27 +160,27 @@ def test_free_questions_are_all_asked_and_dear_ones_never() -> None:
 def test_a_log_has_its_ledger(log_dir: Path, analysed: Summary, tmp_path: Path) -> None:
     log = load([log_dir])
     played = log.frame[(log.frame["phase"] != "train") & ~log.frame["failed"]]
-    rows = entered(log, played, {"shy": 0.02, "mute": 0.02}, Askers())
+    rows = with_gap(log, played, {"shy": 0.02, "mute": 0.02}, Askers())
     assert rows[PARTS].sum(axis=1).to_numpy() == pytest.approx(rows["lost"].to_numpy(), abs=1e-12)
     assert rows["lost_by_use"].to_numpy() == pytest.approx((rows["best_known"] - rows["reward"]).to_numpy())
     priced = analyze([log_dir], tmp_path, max_dialogues=0, price=0.02)
     found = [
-        {row["measure"]: row["after"] for row in summary.results["ledger"] if row["arm"] == "shy"}
+        {row["measure"]: row["after"] for row in summary.results["gap"] if row["arm"] == "shy"}
         for summary in (analysed, priced)
     ]
     after = rows[(rows["step"] == rows["step"].max()) & (rows["arm"] == "shy")]
     expected = after.groupby(["run", "cluster"], observed=True)[list(LOSSES)].mean().groupby("run").mean().mean()
     assert found[1] == pytest.approx(expected.to_dict(), abs=1e-9)
     assert found[0]["lost"] != found[1]["lost"] and found[0]["lost_by_use"] == found[1]["lost_by_use"]
-    assert "The ledger of asking" in priced.report.read_text(encoding="utf-8")
+    assert "Gap to the ideal asker" in priced.report.read_text(encoding="utf-8")
 
 
 def test_a_game_without_an_ideal_asker_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MatchingEnv, "frontier", lambda games, most, seed=0: {})
     synthetic.write_runs(tmp_path / "logs", arms=("shy",), seeds=1, steps=2, n=3, eval_games=5)
     summary = analyze([tmp_path / "logs"], tmp_path / "plots")
-    assert summary.results["ledger"] == []
-    assert "The ledger of asking" not in summary.report.read_text(encoding="utf-8")
+    assert summary.results["gap"] == []
+    assert "Gap to the ideal asker" not in summary.report.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("most", [2, 9])
@@ -205,7 +205,7 @@ def test_askers_on_paper_are_entered_in_one_table(log_dir: Path) -> None:
     log = load([log_dir])
     played = log.frame[(log.frame["phase"] != "train") & ~log.frame["failed"] & (log.frame["arm"] == "shy")]
     met = Askers(3)
-    table = on_paper(log, played, {"shy": 0.02}, met).set_index(["asker", "questions"])
+    table = simulated(log, played, {"shy": 0.02}, met).set_index(["asker", "questions"])
     assert len(table) == 4 + 4 + 1 and set(table["games"]) == {played["cluster"].nunique()} == {8}
     nets = table["net_reward"]
     assert nets["random", 0] == pytest.approx(nets["greedy", 0])
@@ -215,7 +215,7 @@ def test_askers_on_paper_are_entered_in_one_table(log_dir: Path) -> None:
     assert nets["greedy", 3] == pytest.approx(alone.net(3, 0.02).mean())
     assert nets["ideal"].item() == pytest.approx(alone.net(alone.stops(0.02), 0.02).mean())
     assert (table["low"] < nets).all() and (nets < table["high"]).all()
-    assert on_paper(log, played.iloc[:0], {}, met).empty
+    assert simulated(log, played.iloc[:0], {}, met).empty
 
 
 # -- prices that are drawn for each game --------------------------------------------------------------------------------
@@ -245,10 +245,10 @@ def test_gap_takes_the_question_cost_from_the_log(tmp_path: Path) -> None:
     log = load([tmp_path / "logs"])
     played = log.frame[(log.frame["phase"] != "train") & ~log.frame["failed"]]
     priced = played.assign(price=np.where(np.arange(len(played)) % 2, 0.03, np.nan))
-    assert set(paid(priced, {"shy": 0.01})) == {0.03, 0.01}
-    assert set(paid(played, {"shy": 0.01})) == {0.01} and set(paid(played, {})) == {0.0}
-    found = entered(log, priced, {"shy": 0.01}, Askers())["lost"]
+    assert set(question_costs(priced, {"shy": 0.01})) == {0.03, 0.01}
+    assert set(question_costs(played, {"shy": 0.01})) == {0.01} and set(question_costs(played, {})) == {0.0}
+    found = with_gap(log, priced, {"shy": 0.01}, Askers())["lost"]
     for price in (0.03, 0.01):
-        alone = entered(log, played, {"shy": price}, Askers())["lost"]
-        mine = paid(priced, {"shy": 0.01}) == price
+        alone = with_gap(log, played, {"shy": price}, Askers())["lost"]
+        mine = question_costs(priced, {"shy": 0.01}) == price
         assert found[mine].to_numpy() == pytest.approx(alone[mine].to_numpy())

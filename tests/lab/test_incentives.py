@@ -19,9 +19,9 @@ from slim_rl.environment import MATCHING, View
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.games.matching.partners.chat import MatchingChatPartner
 from slim_rl.games.matching.partners.scripted import ShyPartner
-from slim_rl.lab.incentives import FREE, Incentives, PlayerIncentive, as_dict, at_a_start, measure, told
+from slim_rl.lab.incentives import TOLERANCE, Incentives, PlayerResult, as_dict, launch_check, measure
 from slim_rl.lab.incentives.figure import draw
-from slim_rl.lab.incentives.priced import priced
+from slim_rl.lab.incentives.question_cost import net_rewards
 from slim_rl.statistics.estimate import Estimate
 from tests.fakes.openai_server import serving
 from tests.paths import ROOT
@@ -75,16 +75,16 @@ def test_every_shipped_config_rewards_only_asking(name: str) -> None:
     assert len(gains) == most
     assert all(gain is not None and gain.value > (gain.high - gain.low) / 4 for gain in gains), gains
     assert all(gain is not None and gain.low > 0 for gain in gains[:2]), gains[:2]
-    assert asked.without.reward.value <= asked.lines[0].reward.value + FREE
-    assert asked.pays
+    assert asked.best_without.reward.value <= asked.lines[0].reward.value + TOLERANCE
+    assert asked.rewards_asking
 
 
 def test_the_asking_recipe_pays_for_asking_and_for_choosing() -> None:
     """On paper, at its own price, with as many questions as its turns leave room for."""
     config = config_of("asking_local")
     most, price = room(config), make_training_reward(config).question_price
-    found = {each.name: each for each in priced(config, 300, [price], most)}
-    rule = "one number of questions for all"
+    found = {each.name: each for each in net_rewards(config, 300, [price], most)}
+    rule = "fixed number of questions"
     greedy, random = found[f"greedy, {rule}"], found[f"random, {rule}"]
     assert most == 4 and random.net.low > found["never asks"].net.high + 0.01
     assert greedy.choice is not None and greedy.choice.low > 0.02
@@ -107,44 +107,42 @@ def by_dialop() -> Incentives:
 
 
 def test_dialops_own_rules_pay_for_trying_plans(by_dialop: Incentives) -> None:
-    assert not by_dialop.pays
+    assert not by_dialop.rewards_asking
     assert (
-        by_dialop.without.questions == 0 and "one by one" in by_dialop.without.name
-    ) or "doubts" in by_dialop.without.name
-    assert by_dialop.without.reward.value > by_dialop.lines[0].reward.value + 0.3
-    assert by_dialop.sentence.startswith("Asking pays, but is not needed: one random question")
-    assert f"({by_dialop.without.name}: " in by_dialop.sentence
+        by_dialop.best_without.questions == 0 and "one by one" in by_dialop.best_without.name
+    ) or "doubts" in by_dialop.best_without.name
+    assert by_dialop.best_without.reward.value > by_dialop.lines[0].reward.value + 0.3
+    assert by_dialop.sentence.startswith("Asking raises the reward, but is not needed: one random question")
+    assert f"({by_dialop.best_without.name}: " in by_dialop.sentence
 
 
 @pytest.mark.parametrize(("least", "pays"), [(-0.02, True), (0.01, False)])
 def test_luck_is_no_way_around_asking(least: float, pays: bool) -> None:
     """Where a game is won or lost, one of several players without a question earns 0.05 more by luck alone."""
 
-    def line(name: str, questions: int, curve: str, reward: float, gain: float, low: float) -> PlayerIncentive:
+    def line(name: str, questions: int, curve: str, reward: float, gain: float, low: float) -> PlayerResult:
         known = Estimate(reward, reward - 0.1, reward + 0.1, 99, 99)
-        return PlayerIncentive(
-            name, questions, curve, "", 99, 0, known, 0.0, Estimate(gain, low, 2 * gain - low, 99, 99)
-        )
+        return PlayerResult(name, questions, curve, "", 99, 0, known, 0.0, Estimate(gain, low, 2 * gain - low, 99, 99))
 
     asked = line("1 random question", 1, "random", 0.3, 0.2, 0.1)
     found = Incentives(
         (line("a guess", 0, "random", 0.1, 0.0, 0.0), asked, line("other", 0, "", 0.15, 0.05, least)), "shy"
     )
-    assert found.pays is pays and (found.without.name == "a guess") is pays
+    assert found.rewards_asking is pays and (found.best_without.name == "a guess") is pays
 
 
 def test_cheats_are_compared_with_honest_players(by_dialop: Incentives) -> None:
     cheats = [line for line in by_dialop.lines if line.against]
     names = {line.name for line in by_dialop.lines}
     assert len(cheats) >= 9 and all(line.against in names for line in cheats)
-    assert all(line.told is not None and line.games == 70 for line in by_dialop.lines)
+    assert all(line.learned is not None and line.games == 70 for line in by_dialop.lines)
     asker = next(line for line in by_dialop.lines if line.name == "4 random questions")
-    assert asker.told is not None and 0.5 < asker.told <= 4
+    assert asker.learned is not None and 0.5 < asker.learned <= 4
 
 
 def test_what_is_written_is_json_and_a_picture(by_dialop: Incentives) -> None:
     data = json.loads(json.dumps(as_dict(by_dialop), allow_nan=False))
-    assert data["pays"] is False and len(data["lines"]) == len(by_dialop.lines)
+    assert data["rewards_asking"] is False and len(data["lines"]) == len(by_dialop.lines)
     assert draw(by_dialop, "dialop").startswith(b"\x89PNG")
 
 
@@ -156,14 +154,14 @@ def test_forced_questions_leave_incentives_unchanged() -> None:
 
 def test_an_endpoint_is_stood_in_for_by_the_scripted_partner() -> None:
     found = measure(parse_config({"partner": {"kind": "openai"}}), 3, (1,), everyone=False)
-    assert found.partner == "shy, standing in for openai"
+    assert found.partner == "shy (in place of openai)"
     assert measure(parse_config({"partner": {"kind": "self"}}), 3, (1,), everyone=False).partner.startswith("shy")
 
 
 def test_a_game_for_one_has_no_partner_to_ask(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no partner to ask"):
         measure(parse_config({"environment": "examples.secret_number.SecretNumber"}), 3)
-    assert at_a_start(parse_config({"environment": "examples.secret_number.SecretNumber"})) is None
+    assert launch_check.judge(parse_config({"environment": "examples.secret_number.SecretNumber"})) is None
 
 
 class OnPaper(Treasure):
@@ -186,9 +184,9 @@ def test_game_with_references_only_shows_them() -> None:
     config = {"environment": f"{__name__}.OnPaper", "partner": {"kind": "honest"}}
     found = measure(parse_config(config), 20)
     assert [line.name for line in found.lines] == ["a cell at random", "a cell after one question"]
-    assert found.first is None and not found.pays and "not known" in found.sentence
-    assert at_a_start(parse_config(config)) is None
-    with pytest.raises(ConfigError, match="nothing to judge a config by"):
+    assert found.first_gain is None and not found.rewards_asking and "unknown" in found.sentence
+    assert launch_check.judge(parse_config(config)) is None
+    with pytest.raises(ConfigError, match="no scripted players, frontier or references"):
         measure(parse_config({**config, "environment": f"{__name__}.Nothing"}), 20)
 
 
@@ -197,46 +195,53 @@ def test_doctor_and_a_start_say_it_and_warn(
     pays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SLIM_RL_CACHE", str(tmp_path))
-    monkeypatch.setattr("slim_rl.lab.incentives.start.GAMES", (80, 160))
+    monkeypatch.setattr("slim_rl.lab.incentives.launch_check.GAMES", (80, 160))
     game = {"n": 3, "scales": False, "p_observed": 0.2, "p_observed_2": 0.9, "hardness": 0}
     config = parse_config({"game": game if pays else {**game, "max_proposals": None}})
-    told.register()
+    launch_check.register()
     say_at_the_start(config)
     said = capsys.readouterr().err
-    assert said.startswith("slim-rl: Asking pays from" if pays else "slim-rl: WARNING. Asking pays, but is not needed")
+    assert said.startswith(
+        "slim-rl: Asking raises the reward:"
+        if pays
+        else "slim-rl: WARNING. Asking raises the reward, but is not needed"
+    )
     assert ("docs/how-to/check-that-asking-raises-reward.md" in said) != pays
-    (check,) = told.check_incentives(config)
-    assert (check.status, check.name) == ("pass" if pays else "warn", "what asking pays")
+    (check,) = launch_check.check_incentives(config)
+    assert (check.status, check.name) == ("pass" if pays else "warn", "gain from asking")
     assert check.found in said and ("slim-rl lab incentives" in check.fix) != pays
 
 
 def test_the_sentence_of_a_start_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLIM_RL_CACHE", str(tmp_path))
-    monkeypatch.setattr("slim_rl.lab.incentives.start.GAMES", (40, 80))
+    monkeypatch.setattr("slim_rl.lab.incentives.launch_check.GAMES", (40, 80))
     config = parse_config({"game": {"n": 3, "hardness": 0, "scales": False}})
-    said = at_a_start(config)
+    said = launch_check.judge(config)
     (file,) = tmp_path.rglob("*.json")
     assert said is not None and "random question" in said[0]
-    file.write_text(json.dumps({"sentence": "kept", "pays": True}))
-    assert at_a_start(config) == ("kept", True)
+    file.write_text(json.dumps({"sentence": "kept", "rewards_asking": True}))
+    assert launch_check.judge(config) == ("kept", True)
     file.write_text("torn")
-    assert at_a_start(config) == said
-    assert at_a_start(parse_config({"game": {"n": 3, "hardness": 0, "scales": False}, "data": {"seed": 1}})) == said
+    assert launch_check.judge(config) == said
+    assert (
+        launch_check.judge(parse_config({"game": {"n": 3, "hardness": 0, "scales": False}, "data": {"seed": 1}}))
+        == said
+    )
     assert len(list(tmp_path.rglob("*.json"))) == 1
-    assert at_a_start(parse_config({"game": {"n": 4, "hardness": 0, "scales": False}})) != said
+    assert launch_check.judge(parse_config({"game": {"n": 4, "hardness": 0, "scales": False}})) != said
 
 
 def test_a_game_of_ones_own_that_has_changed_is_judged_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLIM_RL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("slim_rl.lab.incentives.start.GAMES", (40, 80))
+    monkeypatch.setattr("slim_rl.lab.incentives.launch_check.GAMES", (40, 80))
     monkeypatch.syspath_prepend(str(tmp_path))
     file = tmp_path / "judged_anew.py"
     file.write_text("from examples.treasure import HonestPartner, Treasure\n\n\nclass Own(Treasure):\n    pass\n")
     config = parse_config({"environment": "judged_anew.Own", "partner": {"kind": "honest"}})
-    assert at_a_start(config) == at_a_start(config)
+    assert launch_check.judge(config) == launch_check.judge(config)
     assert len(list(tmp_path.rglob("*.json"))) == 1
     file.write_text(file.read_text() + "    max_turns = 3\n")
-    at_a_start(config)
+    launch_check.judge(config)
     assert len(list(tmp_path.rglob("*.json"))) == 2
 
 
@@ -257,7 +262,7 @@ def test_a_chat_partner_of_ones_own_is_stood_in_for() -> None:
     config = parse_config({"game": {"n": 3}, "partner": {"kind": f"{__name__}.Own"}})
     with serving() as server:
         found = measure(config.changed(partner={"openai": {"base_url": server.url}}), 2, (1,))
-        assert found.partner.startswith("shy, standing in for") and not server.requests
+        assert found.partner.startswith("shy (in place of") and not server.requests
 
 
 def test_failed_partner_is_reported_and_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,7 +271,7 @@ def test_failed_partner_is_reported_and_not_kept(tmp_path: Path, monkeypatch: py
     with pytest.raises(SlimError, match="The endpoint is down"):
         measure(config, 2, (1,))
     with pytest.raises(SlimError, match="The endpoint is down"):
-        at_a_start(config)
+        launch_check.judge(config)
     assert not list(tmp_path.rglob("*.json"))
 
 
@@ -275,5 +280,7 @@ def test_of_games_that_all_failed_nothing_is_known(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(Refused, "stopped", None)
     config = parse_config({"game": {"n": 3}, "partner": {"kind": f"{__name__}.Refused"}})
     found = measure(config, 2, (1,))
-    assert not found.pays and found.sentence == "What asking pays is not known: no game was played to its end."
-    assert at_a_start(config) is None and not list(tmp_path.rglob("*.json"))
+    assert (
+        not found.rewards_asking and found.sentence == "The gain from asking is unknown: no game was played to its end."
+    )
+    assert launch_check.judge(config) is None and not list(tmp_path.rglob("*.json"))

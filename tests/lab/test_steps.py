@@ -87,11 +87,11 @@ def test_step_options_become_words() -> None:
 @pytest.mark.parametrize(
     ("steps", "says"),
     [
-        ([{"fly": {}}], "steps has 'fly', which is no command"),
+        ([{"fly": {}}], "the step 'fly' is not a command"),
         ([{"evaluate": {"words": "a.yaml", "moed": "free"}}], "No such option: --moed"),
         ([{"evaluate": {"words": "a.yaml", "games": "many"}}], "many"),
-        ([{"evaluate": {}, "train": {}}], "step 1 must be one command"),
-        ([{"evaluate": "a.yaml"}], "step 1 must be one command"),
+        ([{"evaluate": {}, "train": {}}], "step 1 is not one command"),
+        ([{"evaluate": "a.yaml"}], "step 1 is not one command"),
         ("evaluate", "steps"),
     ],
 )

@@ -1,4 +1,4 @@
-// What the game shows of itself: a grid of scores as each seat sees it, or text (`viewer_board` of the environment).
+// Board of a game: a grid of scores as each seat sees it, or text (`viewer_board` of the environment).
 
 function boards(d, board, asked) {
   if (known(board.text)) return h("div", { class: "prompt" }, board.text);
@@ -10,7 +10,7 @@ function boards(d, board, asked) {
     h("div", { class: "key" },
       h("span", {}, h("i", { class: "policy" }), "seen by the policy"),
       h("span", {}, h("i", { class: "partner" }), "seen by the partner"),
-      h("span", {}, h("i", { class: "square" }), `the best plan (${board.score})`),
+      h("span", {}, h("i", { class: "square" }), `best plan (${board.score})`),
       h("span", {}, "? asked about by the policy"), h("span", {}, `hatched: not seen${board.note ? `; ${board.note}` : ""}`)));
 }
 
@@ -39,7 +39,7 @@ function table(board, title, scale, cell, asked, truth = false) {
       }
       return td;
     })));
-  const factor = scale === null ? "scores that count" : scale === 1 ? "as they are" : `× ${number(scale)}`;
+  const factor = scale === null ? "true scores" : scale === 1 ? "unscaled" : `scores × ${number(scale)}`;
   return h("div", { class: "board" }, h("h4", {}, title, " ", h("span", { class: "sub" }, factor)), h("table", {}, head, rows));
 }
 
@@ -63,10 +63,10 @@ function proposal(board, assignment) {
     return h("tr", { class: best === r ? "hit" : null, mouseenter: () => light([[r, c]]) },
       h("td", {}, column), h("td", {}, board.rows[r][1]), h("td", { class: "num" }, worth),
       h("td", {}, who.join(" and ") || "neither"),
-      h("td", {}, best === r ? "as in the best" : `best: ${board.rows[best][1]} (${board.truth[best][c]})`));
+      h("td", {}, best === r ? "same as best" : `best: ${board.rows[best][1]} (${board.truth[best][c]})`));
   });
   return h("table", { class: "proposal" },
-    h("tr", {}, [board.column, board.row, "score", "seen by", "against the best"].map((name) => h("th", {}, name))), rows,
+    h("tr", {}, [board.column, board.row, "score", "seen by", "best plan"].map((name) => h("th", {}, name))), rows,
     h("tr", { class: "total" }, h("td", {}, "total"), h("td", {}), h("td", { class: "num" }, total), h("td", {}),
-      h("td", {}, `${number(100 * total / board.score, 1)}% of the best, ${board.score}`)));
+      h("td", {}, `${number(100 * total / board.score, 1)}% of ${board.score}`)));
 }

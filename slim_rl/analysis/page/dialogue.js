@@ -66,7 +66,7 @@ function siblings(title, dialogues, d) {
     }, arm(other), `${title === "This group" ? "" : `${when(other)}: `}${number(other.reward)} · ${other.questions} asked`)));
 }
 
-// -- what is said of it
+// -- annotations
 
 function chips(d) {
   return [
@@ -92,7 +92,7 @@ function ending(d) {
 
 function prompt(d) {
   if (!d.prompt.length) return null;
-  return h("details", {}, h("summary", {}, "What the policy is told"),
+  return h("details", {}, h("summary", {}, "Prompt of the policy"),
     d.prompt.map(([role, text]) => [h("p", { class: "note" }, role), h("div", { class: "prompt" }, DATA.texts[text])]).flat());
 }
 
@@ -102,12 +102,12 @@ function turnView(board, turn, i) {
     h("b", {}, turn.role), turn.kind && chip(turn.kind),
     turn.questions.map((kind) => chip(kind, "ask", DATA.kinds[kind])),
     known(turn.answered) && chip(turn.answered ? "answered" : "not answered", turn.answered ? "good" : ""),
-    turn.informative > 0 && chip("informative", "good", "the score was told, and was new to the policy"),
-    turn.malformed && chip("malformed", "bad", "its words are not a sentence"),
-    known(turn.question_value) && chip(`question value ${number(turn.question_value, 3)}`, "ask", "what the answer added to the best expected score, as a share of the best"),
-    known(turn.gain) && chip(`true gain ${number(turn.gain, 3)}`, "", "what it added to the true score of the best plan by what is known"),
-    known(turn.regret) && chip(`regret ${number(turn.regret, 3)}`, "", "how much more the best question was expected to add"),
-    known(turn.state_value) && chip(`state value ${number(turn.state_value, 3)}`, "", "the score expected, before this turn, of the best plan by what is known"),
+    turn.informative > 0 && chip("informative", "good", "received a score that was new to the policy"),
+    turn.malformed && chip("malformed", "bad", "not a well-formed sentence"),
+    known(turn.question_value) && chip(`question value ${number(turn.question_value, 3)}`, "ask", "gain of the answer in the best expected score, as a share of the best score"),
+    known(turn.gain) && chip(`true gain ${number(turn.gain, 3)}`, "", "gain in the true score of the best plan given the policy's knowledge"),
+    known(turn.regret) && chip(`regret ${number(turn.regret, 3)}`, "", "expected value of the best question minus that of this one"),
+    known(turn.state_value) && chip(`state value ${number(turn.state_value, 3)}`, "", "expected score of the best plan before this turn, given the policy's knowledge"),
     turn.span && h("span", { title: `response tokens ${turn.span[0]} to ${turn.span[1]}` }, `${turn.span[1] - turn.span[0]} tokens`),
     turn.seconds > 0 && h("span", {}, `${number(turn.seconds, 2)} s`),
   ];
@@ -145,5 +145,5 @@ function maskBar(d) {
   return h("div", {}, h("p", { class: "note" },
     `Prompt ${d.tokens.prompt} tokens; response ${d.tokens.response}: ${d.tokens.policy} sampled by the policy (loss mask 1, blue), ` +
     `${d.tokens.response - d.tokens.policy} written by the template and the partner (loss mask 0).` +
-    (tokens ? "" : " The tokens themselves are not in this log: set log.tokens=true for a run whose tokens are to be seen.")), bar, tokens);
+    (tokens ? "" : " This log has no token ids: set log.tokens=true in the run to show tokens.")), bar, tokens);
 }

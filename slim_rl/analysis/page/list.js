@@ -32,14 +32,14 @@ function select(key, label) {
 /** A filter for the kinds of question that a dialogue has. */
 function kindSelect() {
   const kinds = [...new Set(DATA.dialogues.flatMap((d) => d.kinds))];
-  const [box, input] = choice("kind", "Asks", [["", "anything or nothing"], ["-", "nothing"], ...kinds.map((kind) => [`k${kind}`, DATA.kinds[kind] ?? kind])]);
+  const [box, input] = choice("kind", "Question kind", [["", "all"], ["-", "no questions"], ...kinds.map((kind) => [`k${kind}`, DATA.kinds[kind] ?? kind])]);
   filters.kind = (d) => input.value === "" || (input.value === "-" ? d.kinds.length === 0 : d.kinds.includes(input.value.slice(1)));
   return box;
 }
 
 function malformedSelect() {
   if (!DATA.dialogues.some((d) => known(d.malformed))) return null;
-  const [box, input] = choice("malformed", "Malformed words", [["", "with or without"], ["1", "with"], ["0", "without"]]);
+  const [box, input] = choice("malformed", "Malformed messages", [["", "with or without"], ["1", "with"], ["0", "without"]]);
   filters.malformed = (d) => input.value === "" || (d.malformed > 0) === (input.value === "1");
   return box;
 }
@@ -51,7 +51,7 @@ function bound(id, label, key, step, passes) {
 }
 
 function search() {
-  const input = h("input", { type: "search", placeholder: "words in the dialogue", input: refilter, id: "f-text" });
+  const input = h("input", { type: "search", placeholder: "text in the dialogue", input: refilter, id: "f-text" });
   filters.text = (d) => !state.search || d.turns.some((turn) => state.search.test(turn.text));
   return h("div", { class: "full" }, h("label", { for: "f-text" }, "Search"), input);
 }

@@ -1,5 +1,5 @@
-// A page of a run that goes on. It asks its server every few seconds whether there is more, and puts that in the place of what it
-// shows: a dialogue that is being read, the filters and what is unfolded stay.
+// Page of a running run. It polls its server every few seconds and replaces its parts by the new version. The selected dialogue, the
+// filters and unfolded parts stay.
 
 const PARTS = ["#answer", "#figures", "#tables", "#method", "#dialogues .hint"];
 
@@ -7,7 +7,7 @@ async function look() {
   const answer = await fetch(location.pathname, { cache: "no-cache" }).catch(() => null);
   const text = answer?.ok ? await answer.text().catch(() => null) : null;
   document.getElementById("renewal").textContent =
-    text === null ? "slim-rl watch does not answer any more: this is what it showed last." : "";
+    text === null ? "slim-rl watch no longer answers: this is its last state." : "";
   setTimeout(look, 1000 * document.body.dataset.seconds);
   if (text !== null && answer.headers.get("ETag") !== `"${document.body.dataset.version}"`) await renew(text);
 }

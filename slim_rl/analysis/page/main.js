@@ -1,5 +1,5 @@
-// Moving about. The address names the dialogue on show: #d=KEY, or #d=KEY+KEY for two side by side. A key is made from what the
-// dialogue is (run, arm, phase, step, id) and stays its own in every report.
+// Navigation. The address names the selected dialogue: #d=KEY, or #d=KEY+KEY for two side by side. A key depends on run, arm, phase, step
+// and id of the dialogue, and is the same in every report.
 
 const addressOf = (d) => `#d=${d.key}${state.beside ? `+${state.beside.key}` : ""}`;
 
@@ -38,11 +38,11 @@ async function start() {
   DATA = await unpacked();
   state.mask = DATA.mask ?? false;
   if (!DATA.dialogues.length) {
-    viewer.replaceWith(h("p", {}, "There is no dialogue to show."));
+    viewer.replaceWith(h("p", {}, "No dialogue to show."));
     return;
   }
   viewer.before(h("p", { class: "warning", id: "absent", hidden: "" },
-    "The dialogue that this address names is not among those that this report holds."));
+    "The dialogue in this address is not in this report."));
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;
     const act = { ArrowRight: () => move(1), j: () => move(1), ArrowLeft: () => move(-1), k: () => move(-1), b: sideBySide }[event.key];
@@ -62,7 +62,7 @@ function build() {
   document.getElementById("viewer").replaceChildren(
     h("div", { class: "panel side" }, controls(),
       h("div", { class: "count" }, h("span", { id: "count", role: "status" }),
-        h("button", { click: reset, id: "reset", title: "no search, no filters, the order at first" }, "reset")),
+        h("button", { click: reset, id: "reset", title: "clear search, filters and order" }, "reset")),
       h("div", { class: "list", id: "list", scroll: entries }, h("ul"))),
     h("div", { class: "panel detail", id: "detail" }));
   list();

@@ -1,1 +1,1 @@
-"""The commands of `slim-rl lab`, one file each."""
+"""Commands of `slim-rl lab`, one file per command."""

@@ -1,6 +1,6 @@
-"""`slim-rl lab bench`: plays the benchmark's suites with one model, and writes its file for the leaderboard.
+"""`slim-rl lab bench`: plays the benchmark's suites with one model, and writes its result file for the leaderboard.
 
-It is `slim-rl evaluate` on deals, partners and prices that are the same for everybody: resumable, and with the same table of asking.
+It is `slim-rl evaluate` with fixed games, partners and question costs. It can be resumed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from slim_rl.commands.options import (
     ServerAddress,
     SuitesFolder,
     check_folder,
-    words_of,
+    split_flags,
 )
 from slim_rl.commands.screen import printable
 from slim_rl.config import Config
@@ -44,18 +44,18 @@ def command(
     model: Annotated[
         str,
         typer.Argument(
-            help="a model or run folder, or hub name; openai:NAME, a chat model; or a scripted policy: random, solo, ideal, forced:K, greedy:K",
+            help="model or run folder, hub name, openai:NAME for a chat model, or a scripted policy: random, solo, ideal, forced:K, greedy:K",
             show_default=False,
         ),
     ],
     suite: Annotated[
         list[str] | None,
         typer.Option(
-            help="a suite or its file, such as matching_3x3_free or matching_3x3 (repeatable); all by default"
+            help="suite or file of suites, such as matching_3x3_free or matching_3x3 (repeatable); all by default"
         ),
     ] = None,
     suites: SuitesFolder = None,
-    name: Annotated[str | None, typer.Option(help="name of the result; the model's by default")] = None,
+    name: Annotated[str | None, typer.Option(help="name of the result; the model's name by default")] = None,
     output: Annotated[Path, typer.Option("--output", "--output-dir", help="folder for results and logs")] = Path(
         "bench"
     ),
@@ -65,42 +65,42 @@ def command(
     concurrency: Concurrency = None,
     overrides: Annotated[
         list[str] | None,
-        typer.Option("--set", "-s", metavar="KEY=VALUE", help=f"a key of {', '.join(MAY_CHANGE)} (repeatable)"),
+        typer.Option(
+            "--set", "-s", metavar="KEY=VALUE", help=f"override a key of {', '.join(MAY_CHANGE)} (repeatable)"
+        ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="print what would be played and what it costs, and stop")
+        bool, typer.Option("--dry-run", help="print the suites and the estimated cost, and stop")
     ] = False,
 ) -> None:
-    """Play the benchmark's suites with one model, and print where it lost to an ideal asker.
+    """Play the benchmark's suites with one model, and print its gap to an ideal asker.
 
-    Resumable: what is in the logs is not played again. The result is one file, which slim-rl lab leaderboard reads.
+    Games that are in the logs are not played again. Writes one result file, which slim-rl lab leaderboard reads.
     """
-    choice = EngineChoice(engine, server, words_of(engine_args))
+    choice = EngineChoice(engine, server, split_flags(engine_args))
     model = model_of(model, "MODEL")
     wanted = load_suites(suites, suite or (), overrides or ())
     if (trained := trained_config(model)) is not None:
-        own = settings_of(trained, {each.config.environment for each in wanted})
+        settings = settings_of(trained, {each.config.environment for each in wanted})
         typer.echo(
-            f"As {model} was trained: {', '.join(f'{key}={value}' for key, value in own.items()) or 'by the defaults'}."
+            f"Settings that {model} was trained with: {', '.join(f'{key}={value}' for key, value in settings.items()) or 'the defaults'}."
         )
-        said = [f"{key}={json.dumps(value)}" for key, value in own.items()]
-        wanted = load_suites(suites, suite or (), [*said, *(overrides or ())])
+        changes = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
+        wanted = load_suites(suites, suite or (), [*changes, *(overrides or ())])
     policy = policy_of(model, wanted)
     cells = {Cell(policy, each.config.opposite, suite=f"{each.name}-{each.version}"): each for each in wanted}
     configs = {cell: cell_config(each.config, cell) for cell, each in cells.items()}
     title = name or next(iter(cells)).policy_name
     if title != Path(title).name or title == "..":
-        raise ConfigError(f"--name {title} becomes a file's name: give one without / that is not '..'.")
+        raise ConfigError(f"--name {title} is not a file name. Choose a name without /, other than '..'.")
     folder = check_folder(output) / title
     for line in _plan(cells, configs):
         typer.echo(line)
     if dry_run:
         return
-    with interruptible(f"what was played is in {folder}, and the same command plays the rest."):
+    with interruptible(f"the dialogues are in {folder}, and the same command plays the rest."):
         games = {cell: each.rows for cell, each in cells.items()}
-        by_cell = play_cells(
-            configs, games, folder, choice, concurrency, elsewhere="give this one another name by --name"
-        )
+        by_cell = play_cells(configs, games, folder, choice, concurrency, elsewhere="choose another --name")
     played = {each.name: (each, by_cell[cell.name]) for cell, each in cells.items()}
     path = output / f"{title}{bench_file.SUFFIX}"
     bench_file.write(path, title, played, provenance.read(folder))
@@ -109,7 +109,7 @@ def command(
 
 
 def policy_of(model: str, suites: Sequence[Suite]) -> str:
-    """The model as `Cell` names it. Raises ConfigError if there is none of that name, or a suite's game has no such scripted policy."""
+    """Returns `Cell.policy` of a model. Raises ConfigError for an unknown model or scripted policy."""
     if model.startswith(CHAT) and model != CHAT:
         return model
     number = model.partition(":")[2]
@@ -124,18 +124,20 @@ def policy_of(model: str, suites: Sequence[Suite]) -> str:
 
 
 def _plan(cells: Mapping[Cell, Suite], configs: Mapping[Cell, Config]) -> list[str]:
-    """What is played, and what a chat model would cost."""
-    said = [
-        f"{suite.name}, version {suite.version}: {count(len(suite.rows), 'game')} at {suite.price:g} a question"
+    """Returns one line per suite, and one on the estimated cost of a chat model."""
+    lines = [
+        f"{suite.name}, version {suite.version}: {count(len(suite.rows), 'game')}, question cost {suite.price:g}"
         for suite in cells.values()
     ]
     first = next(iter(cells))
     openai = configs[first].policy.openai
     if first.chat_model and openai.cassette_mode != "replay":
         number = sum(len(suite.rows) for suite in cells.values())
-        parts = [f"{in_words(estimate_cost(openai, number, turns))}, at {turns} turns a game" for turns in (NOW, LATER)]
-        said.append(f"{openai.model}: {'; '.join(parts)}")
-    return said
+        parts = [
+            f"{in_words(estimate_cost(openai, number, turns))}, at {turns} turns per game" for turns in (NOW, LATER)
+        ]
+        lines.append(f"{openai.model}: {'; '.join(parts)}")
+    return lines
 
 
 def _print(played: Mapping[str, tuple[Suite, Sequence[Dialogue]]], path: Path) -> None:
@@ -144,8 +146,8 @@ def _print(played: Mapping[str, tuple[Suite, Sequence[Dialogue]]], path: Path) -
     from slim_rl.lab.gap_tables import bench_tables
 
     console = Console()
-    found = {name: bench_file.scores(dialogues, suite) for name, (suite, dialogues) in played.items()}
-    for table in bench_tables(found, path.name.removesuffix(bench_file.SUFFIX)):
+    scores = {name: bench_file.scores(dialogues, suite) for name, (suite, dialogues) in played.items()}
+    for table in bench_tables(scores, path.name.removesuffix(bench_file.SUFFIX)):
         console.print(table)
     for sentence in notes({name: dialogues for name, (_, dialogues) in played.items()}):
         console.print(printable(sentence), markup=False, highlight=False)

@@ -1,4 +1,4 @@
-"""`slim-rl lab dialogues`: the dialogues of logs in a format that others read."""
+"""`slim-rl lab dialogues`: exports the dialogues of logs in formats of other tools."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from slim_rl.commands.options import Games, LogDirs, Logs, all_logs, check_folder, name_games
+from slim_rl.commands.options import Games, LogDirs, Logs, all_logs, check_folder, import_games
 from slim_rl.dialogue import exchange
 from slim_rl.dialogue.log import log_files, read_log
 from slim_rl.dialogue.record import Dialogue
@@ -22,6 +22,8 @@ from slim_rl.formats import count
 
 
 class Format(StrEnum):
+    """Format of the exported files."""
+
     TRACES = "traces"
     ATIF = "atif"
     INSPECT = "inspect"
@@ -34,7 +36,7 @@ def command(
         Format,
         typer.Option(
             "--format",
-            help="traces: sessions for the Hugging Face Hub; atif: Harbor's trajectories; inspect: logs for inspect view",
+            help="format: traces, sessions for the Hugging Face Hub; atif, Harbor's trajectories; inspect, logs for inspect view",
         ),
     ] = Format.TRACES,
     output: Annotated[Path, typer.Option("--output", "-o", help="folder for the files, new or empty")] = Path(
@@ -43,25 +45,28 @@ def command(
     game: Games = None,
 ) -> None:
     """Export the dialogues of logs in a format of other tools: the Hub, Harbor or inspect_ai."""
-    name_games(game)
+    import_games(game)
     sources = all_logs(logs, log_dir)
     check_folder(output)
     if output.resolve() == Path.cwd():
-        raise DataError(f"--output {output} is the folder that you are in, which would be replaced; name a new folder.")
+        raise DataError(f"--output {output} is the working folder, which would be replaced. Name a new folder.")
     if output.is_dir() and any(output.iterdir()):
-        raise DataError(f"--output {output} is not empty; name a new folder, or remove what is in it.")
+        raise DataError(f"--output {output} is not empty. Name a new folder, or empty it.")
     with disk_errors("exported dialogues", output), replacing_folder(output) as folder:
         written = 0
         for path, content in files(sources, form):
             (folder / path).write_bytes(content)
             written += 1
         if not written:
-            raise DataError(f"There is no dialogue in {', '.join(map(str, sources))}; name the logs of a run.")
+            raise DataError(f"No dialogue is in {', '.join(map(str, sources))}. Name the logs of a run.")
     typer.echo(f"{output}: {count(written, 'file')}")
 
 
 def files(sources: list[Path], form: Format) -> Iterator[tuple[str, bytes]]:
-    """Name and content of each file: one a dialogue, or for inspect one for each run, arm and phase of a log."""
+    """Yields name and content of each file.
+
+    There is one file per dialogue, or for inspect one per run, arm and phase of a log.
+    """
     if form is Format.INSPECT:
         yield from _eval_logs(sources)
         return
@@ -76,7 +81,7 @@ def files(sources: list[Path], form: Format) -> Iterator[tuple[str, bytes]]:
 
 
 def _eval_logs(sources: list[Path]) -> Iterator[tuple[str, bytes]]:
-    def which(dialogue: Dialogue) -> tuple[Any, ...]:
+    def key(dialogue: Dialogue) -> tuple[Any, ...]:
         return dialogue.run, dialogue.arm, dialogue.phase, exchange.model(dialogue)
 
     number = 0
@@ -87,7 +92,7 @@ def _eval_logs(sources: list[Path]) -> Iterator[tuple[str, bytes]]:
             continue
         read.update(file.resolve() for file in new)
         written = max(file.stat().st_mtime for file in new)
-        for _, group in groupby(sorted(read_log(*new), key=which), key=which):
+        for _, group in groupby(sorted(read_log(*new), key=key), key=key):
             number += 1
             log = exchange.eval_log(list(group), datetime.fromtimestamp(int(written), UTC))
             yield f"{log['eval']['created'].replace(':', '-')}_slim-rl_{number:06}.json", orjson.dumps(log)

@@ -1,4 +1,4 @@
-"""`slim-rl lab leaderboard`: one page of the files that `slim-rl lab bench` wrote, once every dialogue in them was played again."""
+"""`slim-rl lab leaderboard`: verifies result files of `slim-rl lab bench` by replaying their dialogues, and writes one page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from slim_rl.commands.screen import printable, working
 
 def command(
     context: typer.Context,
-    files: Annotated[list[Path], typer.Argument(help="results of slim-rl lab bench, *.json.gz", show_default=False)],
+    files: Annotated[
+        list[Path], typer.Argument(help="result files of slim-rl lab bench, *.json.gz", show_default=False)
+    ],
     output: Annotated[
         Path,
         typer.Option("--output", "--output-dir", help="folder for leaderboard.html, README.md and leaderboard.csv"),
@@ -21,7 +23,7 @@ def command(
     suites: SuitesFolder = None,
     human: Human = None,
 ) -> None:
-    """Check the results of slim-rl lab bench by playing their dialogues again, and make one page of them."""
+    """Verify result files of slim-rl lab bench by replaying their dialogues, and write one page."""
     from slim_rl.lab.bench.file import read
     from slim_rl.lab.bench.leaderboard import write
     from slim_rl.lab.bench.suites import load_suites
@@ -30,8 +32,8 @@ def command(
     known = load_suites(suites)
     results = []
     for path in files:
-        with working(f"playing the dialogues of {path} again"):
+        with working(f"replaying the dialogues of {path}"):
             results.append(read(path, known))
-    for said in write(results, folder, context.obj, human):
-        typer.echo(printable(said))
+    for sentence in write(results, folder, context.obj, human):
+        typer.echo(printable(sentence))
     typer.echo(f"{folder / 'leaderboard.html'}, {folder / 'README.md'}, {folder / 'leaderboard.csv'}")

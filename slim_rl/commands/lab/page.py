@@ -1,4 +1,4 @@
-"""`slim-rl lab page`: an experiment's page, from the logs and the contrasts that its YAML names."""
+"""`slim-rl lab page`: writes an experiment's page from the logs and contrasts that its YAML names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from slim_rl.commands.options import Games, Paper, check_folder, name_games
+from slim_rl.commands.options import Games, Paper, check_folder, import_games
 from slim_rl.commands.screen import printable
 
 
@@ -19,14 +19,14 @@ def command(
         typer.Option(
             "--output",
             "--output-dir",
-            help="folder for README.md, results.html, figures and CSV; by default the YAML's",
+            help="folder for README.md, results.html, figures and CSV; the YAML's by default",
         ),
     ] = None,
     values: Annotated[
-        Path | None, typer.Option(help="a folder written by this command: make the page from its values, without logs")
+        Path | None, typer.Option(help="folder written by this command: make the page from its values, without logs")
     ] = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="keep the values in the output folder of runs whose logs are not here")
+        bool, typer.Option("--keep", help="keep the output folder's values of runs whose logs are missing")
     ] = False,
     paper: Paper = False,
     game: Games = None,
@@ -35,10 +35,10 @@ def command(
     from slim_rl.lab.experiment.contrasts import load_manifest, manifest_file
     from slim_rl.lab.experiment.page import write
 
-    name_games(game)
+    import_games(game)
     path = manifest_file(folder)
     manifest, _ = load_manifest(path)
     output = check_folder(output or manifest.results or path.parent / "results")
-    for said in write(path, output, context.obj, values, keep or manifest.keep, paper):
-        typer.echo(printable(said))
+    for sentence in write(path, output, context.obj, values, keep or manifest.keep, paper):
+        typer.echo(printable(sentence))
     typer.echo(f"{output / 'results.html'}, {output / 'README.md'}")

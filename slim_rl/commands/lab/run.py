@@ -1,4 +1,4 @@
-"""`slim-rl lab run`: the steps of an experiment, one after another."""
+"""`slim-rl lab run`: runs the steps of an experiment in order."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from slim_rl.lab.experiment.reach import out_of_reach
 from slim_rl.lab.experiment.steps import Step, step_of
 from slim_rl.processes import interruptible, running, signals_end_the_run
 
-_UsageError: type[Any] = typer.BadParameter.__mro__[1]  # click's, or that of typer's own copy of click
-STOP_SECONDS = 180.0  # for a step to end, whose runs have 120
+_UsageError: type[Any] = typer.BadParameter.__mro__[1]  # from click, or from typer's copy of click
+STOP_SECONDS = 180.0  # for a step to end; its runs have 120
 
 
 def command(
@@ -25,7 +25,7 @@ def command(
     """Run the steps of an experiment; finished runs are skipped, interrupted ones resume."""
     path = manifest_file(folder)
     manifest, contrasts = load_manifest(path)
-    steps = [step_of(written, number, path, bool(manifest.arms)) for number, written in enumerate(manifest.steps, 1)]
+    steps = [step_of(entry, number, path, bool(manifest.arms)) for number, entry in enumerate(manifest.steps, 1)]
     for step in steps:
         check(step, path)
     for sentence in out_of_reach(contrasts, seeds_of(steps, list(manifest.arms))):
@@ -39,34 +39,34 @@ def command(
 
 
 def check(step: Step, path: Path) -> None:
-    """Reads a step's words as its command does. Raises ConfigError if the command does not take them."""
+    """Parses a step's arguments as its command does. Raises ConfigError if the command rejects them."""
     if step.program:
         return
     try:
         load(step.name).make_context(step.name, list(step.words))
     except ImportError as error:
         raise ConfigError(
-            f"{path}: steps has '{step.name}', which is no command; slim-rl --help lists them."
+            f"{path}: the step '{step.name}' is not a command. Choose one that slim-rl --help lists."
         ) from error
     except _UsageError as error:
-        raise ConfigError(f"{path}: the step '{step}' is refused: {error.format_message()}") from error
+        raise ConfigError(f"{path}: the step '{step}' is invalid: {error.format_message()}") from error
 
 
 def seeds_of(steps: list[Step], arms: list[str]) -> dict[str, set[int]]:
     """Returns the seeds that the steps give each arm."""
-    from slim_rl.commands.lab.arms import numbered
+    from slim_rl.commands.lab.arms import parse_seeds
 
-    found: dict[str, set[int]] = {}
+    seeds: dict[str, set[int]] = {}
     for step in steps:
         if step.name == "lab arms":
             options = load(step.name).make_context(step.name, list(step.words)).params
             for arm in options["arm"] or arms:
-                found.setdefault(arm, set()).update(numbered(options["seeds"]))
-    return found
+                seeds.setdefault(arm, set()).update(parse_seeds(options["seeds"]))
+    return seeds
 
 
 def _play(step: Step) -> None:
     with running(step.command, STOP_SECONDS) as process:
         code = process.wait()
     if code:
-        raise SlimError(f"The step '{step}' failed; once its cause is gone, the same slim-rl lab run resumes there.")
+        raise SlimError(f"The step '{step}' failed. Fix the cause, and run the same slim-rl lab run to resume there.")

@@ -1,4 +1,4 @@
-"""`slim-rl lab warmstart`: the tiny model that local runs start from."""
+"""`slim-rl lab warmstart`: trains the tiny initial policy of local runs on demonstrations."""
 
 from __future__ import annotations
 
@@ -20,17 +20,15 @@ def command(
     workers: Workers = 1,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the folder if it exists")] = False,
 ) -> None:
-    """Make the tiny model that local runs start from."""
+    """Train the tiny initial policy of local runs on demonstrations."""
     settings = load_config(config, overrides or ())
     if check_folder(output).exists() and not overwrite:
-        raise ConfigError(f"{output} exists: name another folder with --output, or replace it with --overwrite.")
-    changes = [word for override in overrides or () for word in ("--set", override)]
+        raise ConfigError(f"{output} exists. Name another folder with --output, or replace it with --overwrite.")
+    changes = [argument for override in overrides or () for argument in ("--set", override)]
     arguments = ["lab", "warmstart", str(config), "--output", str(output), "--overwrite", *changes]
     with joined_by(settings.train.processes, arguments):
-        from slim_rl.lab.warmstart.train import (
-            warmstart,  # here, so that the processes load the libraries at the same time
-        )
+        from slim_rl.lab.warmstart.train import warmstart  # here, so that the processes import in parallel
 
         warmstart(settings, output, workers)
     if own_rank() == 0:
-        typer.echo(f"wrote {output}")
+        typer.echo(f"Wrote {output}.")

@@ -1,10 +1,10 @@
-"""The file of a benchmark's result: what one model did in the suites, every dialogue in words, as compressed JSON.
+"""Result file of the benchmark: one model's dialogues in the suites, as compressed JSON.
 
-    a reader believes no figure in it: each dialogue is played again by today's rules, the recorded policy saying its words and the
-    suite's partner answering, and must come out as it was recorded, in words, end and reward
+Invariant: a reader trusts no figure in the file. It replays each dialogue under the current rules, with the recorded policy's messages
+and the suite's partner, and rejects the file unless messages, end and reward are as recorded.
 
-What this cannot find is a dialogue that someone else had, or that was made up whole by the rules: for that a hosted model's answers are
-replayed from its cassette, and a checkpoint plays again.
+Replay cannot detect dialogues of another policy, or invented ones that obey the rules. To check those, replay a hosted model's cassette, or
+play the checkpoint again.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from slim_rl.files import write_atomically
 from slim_rl.formats import count
 from slim_rl.jsonl import without_bom
 from slim_rl.lab.bench.suites import CANARY, Suite
-from slim_rl.lab.gap_tables import ledger_of_cells
+from slim_rl.lab.gap_tables import gap_of_cells
 from slim_rl.statistics import Estimate
 
 FORMAT = 1
 SUFFIX = ".json.gz"
-MEASURED = ("reward", "questions", "agreed", "errors")  # beside the net reward and the ledger
+MEASURED = ("reward", "questions", "agreed", "errors")  # in addition to the net reward and the gap
 _SPENT = ("calls", "input_tokens", "cached_tokens", "output_tokens", "cost_usd")
-_MOST_SPENT = 1e9  # of anything in one dialogue: more is a damaged file
+_MOST_SPENT = 1e9  # maximum of any amount per dialogue; a larger one means a damaged file
 _LIMITS = {StopReason.TURN_TOKENS, StopReason.DIALOGUE_TOKENS, StopReason.CONTEXT_LENGTH}
-_CUT = "cut short ("  # begins the error of a turn that a limit ended
-_HIDDEN = ("base_url",)  # of a policy's identity: addresses are nobody's business
+_CUT = "cut short ("  # prefix of the error of a truncated turn
+_HIDDEN = ("base_url",)  # private parts of a policy's identity
 _CLOSE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class SuiteScores:
-    """What a model did in one suite: `numbers` by the measure's name; `spent`: by its own account, on calls."""
+    """Scores of a model in one suite: `numbers` by measure; `spent`, the API usage that the file states."""
 
     suite: Suite
     numbers: dict[str, Estimate]
@@ -60,7 +60,7 @@ class SuiteScores:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A model's file, once every dialogue in it was played again."""
+    """Verified result file of a model."""
 
     path: Path
     model: str
@@ -69,20 +69,20 @@ class Result:
 
 
 def scores(dialogues: Sequence[Dialogue], suite: Suite) -> dict[str, Estimate]:
-    """Means with their intervals over games: the net reward, the ledger of asking, and `MEASURED`."""
+    """Returns means with intervals over games: net reward, gap and its parts, and `MEASURED`."""
     cells = {"": dialogues}
-    found = [
-        *ledger_of_cells(cells, suite.price, suite.askers),
+    numbers = [
+        *gap_of_cells(cells, suite.price, suite.askers),
         *measured_cells(cells, [MEASURES[name] for name in MEASURED]),
     ]
-    return {number.measure.name: number.mean for number in found}
+    return {number.measure.name: number.mean for number in numbers}
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
 def write(path: Path, model: str, played: Mapping[str, tuple[Suite, Sequence[Dialogue]]], made: Sequence[Any]) -> None:
-    """Writes the file, whole or not at all. `made`: the provenance of the dialogues' logs."""
+    """Writes the file atomically; `made` is the provenance of the logs."""
     suites = {name: _suite_data(suite, dialogues) for name, (suite, dialogues) in played.items()}
     data = {
         "canary": CANARY,
@@ -99,18 +99,17 @@ def _suite_data(suite: Suite, dialogues: Sequence[Dialogue]) -> dict[str, Any]:
     policies = {orjson.dumps(_identity(dialogue)): _identity(dialogue) for dialogue in dialogues}
     if len(policies) > 1:
         raise DataError(
-            f"The logs of {suite.name} hold dialogues of {len(policies)} policies of one name, such as by other settings: give this one "
-            "another by --name."
+            f"The logs of {suite.name} mix {len(policies)} policies under one name, for example with other settings. Choose another --name."
         )
     order = {row.name: number for number, row in enumerate(suite.rows)}
-    whole = sorted((d for d in dialogues if not d.failed), key=lambda d: order[f"{d.game_id}/{d.seat}"])
+    completed = sorted((d for d in dialogues if not d.failed), key=lambda d: order[f"{d.game_id}/{d.seat}"])
     return {
         "version": suite.version,
         "price": suite.price,
         "games": len(suite.rows),
         "policy": next(iter(policies.values()), {}),
-        "scores": {name: asdict(number) for name, number in scores(whole, suite).items()},
-        "dialogues": [_dialogue_data(dialogue) for dialogue in whole],
+        "scores": {name: asdict(number) for name, number in scores(completed, suite).items()},
+        "dialogues": [_dialogue_data(dialogue) for dialogue in completed],
     }
 
 
@@ -146,37 +145,39 @@ def _turn_data(turn: Turn) -> dict[str, Any]:
 
 
 def read(path: Path, suites: Sequence[Suite]) -> Result:
-    """The file's figures, worked out anew from its dialogues.
+    """Reads a result file, and computes its scores from replayed dialogues.
 
     Raises:
-        DataError: it is not such a file, its canary, a suite's version or its deals are not today's, or a dialogue does not follow from
-            the rules.
+        DataError: it is not a result file, its canary, versions or games are not the current ones, or a dialogue violates the
+            rules.
     """
     data = _data(path)
     if data.get("canary") != CANARY:
         raise DataError(
-            f"{path} does not hold the benchmark's canary, so it is not a result of this benchmark; make it with slim-rl lab bench."
+            f"{path} does not hold the benchmark's canary, so it is not a result file. Make one with slim-rl lab bench."
         )
     if data.get("format") != FORMAT:
         raise DataError(
-            f"{path} is of format {data.get('format')!r}, and this program reads {FORMAT}: use the slim_rl that wrote it."
+            f"{path} has format {data.get('format')!r}, but this version reads {FORMAT}. Use the slim_rl that wrote it."
         )
     known = {suite.name: suite for suite in suites}
-    found = []
+    results = []
     try:
         for name, recorded in data["suites"].items():
             if name not in known:
                 raise DataError(
-                    f"{path} has the suite {name}, which is not one of {', '.join(known)}: name the folder of its suites."
+                    f"{path} has the suite {name}, which is not one of {', '.join(known)}. Name the folder of its suites with --suites."
                 )
-            found.append(_scored(path, known[name], recorded))
-        about = [data["model"], data["provenance"], *(scored.policy for scored in found)]
+            results.append(_scored(path, known[name], recorded))
+        about = [data["model"], data["provenance"], *(scored.policy for scored in results)]
         if wrong := next((text for text in _texts(about) if not text.isprintable()), None):
-            raise ValueError(f"{wrong!r} has characters that are not printed")
+            raise ValueError(f"{wrong!r} has unprintable characters")
         made = [entry for entry in data["provenance"] if isinstance(entry, dict)]
-        return Result(path, str(data["model"]), made, found)
+        return Result(path, str(data["model"]), made, results)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise DataError(f"{path} lacks a part of a result ({error!r}): make it again by slim-rl lab bench.") from error
+        raise DataError(
+            f"{path} is an incomplete result file ({error!r}). Make it again with slim-rl lab bench."
+        ) from error
 
 
 def _data(path: Path) -> dict[str, Any]:
@@ -184,32 +185,33 @@ def _data(path: Path) -> dict[str, Any]:
         content = path.read_bytes()
         data = orjson.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else without_bom(content))
     except FileNotFoundError as error:
-        raise DataError(f"{path} cannot be read ({error}): give a file that slim-rl lab bench wrote.") from error
+        raise DataError(f"{path} cannot be read ({error}). Name a file that slim-rl lab bench wrote.") from error
     except (OSError, EOFError, ValueError, zlib.error) as error:
         raise DataError(
-            f"{path} is not JSON, compressed or plain ({error}): give a file that slim-rl lab bench wrote."
+            f"{path} is not JSON, compressed or plain ({error}). Name a file that slim-rl lab bench wrote."
         ) from error
     if not isinstance(data, dict):
-        raise DataError(f"{path} is not a result: give a file that slim-rl lab bench wrote.")
+        raise DataError(f"{path} is not a result file. Name a file that slim-rl lab bench wrote.")
     return data
 
 
 def _scored(path: Path, suite: Suite, recorded: Mapping[str, Any]) -> SuiteScores:
     if recorded["version"] != suite.version:
         raise DataError(
-            f"{path}: its {suite.name} is of version {recorded['version']}, and today's is {suite.version}; figures of two versions cannot "
-            "be compared, so play it again by slim-rl lab bench."
+            f"{path} has version {recorded['version']} of {suite.name}, but the current one is {suite.version}, and their figures cannot be "
+            "compared. Play the suite again with slim-rl lab bench."
         )
     rows, entries = {row.name: row for row in suite.rows}, recorded["dialogues"]
-    dealt = Counter(entry["game"] for entry in entries)
-    if foreign := [name for name, times in dealt.items() if name not in rows or times > 1]:
+    games = Counter(entry["game"] for entry in entries)
+    if foreign := [name for name, times in games.items() if name not in rows or times > 1]:
         raise DataError(
-            f"{path}: its deals are not those of {suite.name}: {count(len(foreign), 'game')}, such as {foreign[0]}, are not in it, or are there "
-            "twice; play it by slim-rl lab bench."
+            f"{path} has {count(len(foreign), 'game')}, such as {foreign[0]}, that {suite.name} does not have, or that are there twice. Play the "
+            "suite again with slim-rl lab bench."
         )
-    if missing := rows.keys() - dealt.keys():
+    if missing := rows.keys() - games.keys():
         raise DataError(
-            f"{path} has no whole dialogue of {len(missing)} of the {count(len(rows), 'game')} of {suite.name}; the same slim-rl lab bench plays them."
+            f"{path} lacks complete dialogues of {len(missing)} of the {count(len(rows), 'game')} of {suite.name}. Run the same slim-rl lab bench "
+            "to play them."
         )
     worker = RolloutWorker(suite.config, None)
     again = asyncio.run(_replay(worker, [(rows[entry["game"]], entry) for entry in entries], f"{path}, {suite.name}"))
@@ -221,14 +223,14 @@ def _scored(path: Path, suite: Suite, recorded: Mapping[str, Any]) -> SuiteScore
 
 
 def _amount(value: Any) -> float:
-    """Returns what one dialogue spent of a thing, its own account of which nothing checks but this. Raises ValueError if it is none."""
+    """Returns an amount that the file states for one dialogue. Raises ValueError unless it is a plausible number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MOST_SPENT:
-        raise ValueError(f"{value!r} is no amount from 0 to {_MOST_SPENT:g}")
+        raise ValueError(f"{value!r} is not an amount from 0 to {_MOST_SPENT:g}")
     return float(value)
 
 
 def _texts(data: Any) -> Iterator[str]:
-    """Yields every text in JSON, keys too."""
+    """Yields all texts in JSON data, including keys."""
     if isinstance(data, str):
         yield data
     elif isinstance(data, Mapping | list):
@@ -238,7 +240,7 @@ def _texts(data: Any) -> Iterator[str]:
 
 @dataclass
 class _Recorded:
-    """Says a recorded policy's turns again, in order; after them it ends the dialogue as the record says."""
+    """Policy that replays recorded turns in order, and then ends the dialogue as recorded."""
 
     entry: Mapping[str, Any]
 
@@ -246,7 +248,7 @@ class _Recorded:
         self.end = StopReason(self.entry["stop_reason"])
         self.left = [turn for turn in self.entry["turns"] if turn["role"] == "policy"]
         if not all(isinstance(turn["text"], str) for turn in self.entry["turns"]):
-            raise ValueError("a turn without words")
+            raise ValueError("a turn without text")
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -267,22 +269,24 @@ async def _replay(
     for row, entry in pairs:
         (dialogue,) = await worker.play(worker.spec(row, SCOPE, phase="eval"), policy=_Recorded(entry))
         if wrong := _difference(dialogue, entry):
-            raise DataError(f"{where}: the dialogue of game {row.name} does not follow from the rules: {wrong}.")
+            raise DataError(
+                f"{where}: the dialogue of game {row.name} violates the rules: {wrong}. Make the file again with slim-rl lab bench."
+            )
         annotate(dialogue)
         out.append(dialogue)
     return out
 
 
 def _difference(dialogue: Dialogue, entry: Mapping[str, Any]) -> str | None:
-    """How the record differs from what came out; None if it does not."""
-    said = [(turn["role"], turn["text"]) for turn in entry["turns"]]
-    for number, (turn, recorded) in enumerate(zip(dialogue.turns, said, strict=False), 1):
+    """Returns how the record differs from the replay; None if it does not."""
+    turns = [(turn["role"], turn["text"]) for turn in entry["turns"]]
+    for number, (turn, recorded) in enumerate(zip(dialogue.turns, turns, strict=False), 1):
         if (turn.role, turn.text) != recorded:
-            return f"turn {number} is {recorded[1][:80]!r} of the {recorded[0]}, and would be {turn.text[:80]!r} of the {turn.role}"
-    if len(said) != len(dialogue.turns):
-        return f"it has {count(len(said), 'turn')}, and would have {len(dialogue.turns)}"
+            return f"turn {number} is {recorded[1][:80]!r} by the {recorded[0]}, but the replay has {turn.text[:80]!r} by the {turn.role}"
+    if len(turns) != len(dialogue.turns):
+        return f"it has {count(len(turns), 'turn')}, but the replay has {len(dialogue.turns)}"
     if dialogue.stop_reason != entry["stop_reason"]:
-        return f"it ended as {entry['stop_reason']}, and would end as {dialogue.stop_reason}"
+        return f"it ended with {entry['stop_reason']}, but the replay ended with {dialogue.stop_reason}"
     if dialogue.reward is None or entry["reward"] is None or abs(dialogue.reward - entry["reward"]) > _CLOSE:
-        return f"its reward is {entry['reward']}, and would be {dialogue.reward}"
+        return f"its reward is {entry['reward']}, but the replay's is {dialogue.reward}"
     return None

@@ -1,6 +1,6 @@
-"""The leaderboard: the results of several models in the benchmark's suites, on one page, as Markdown and as CSV.
+"""Leaderboard: results of several models in the benchmark's suites, as a page, Markdown and CSV.
 
-Its figures are those that `bench_file.read` worked out anew; nothing is taken over from a file but names, and what calls cost.
+All figures are computed from replayed dialogues (`file.read`); only names and API costs are taken from the files.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from slim_rl.measured import measured
 
 TITLE = "How well do models ask?"
 METHOD = (
-    "Every dialogue was played again: the recorded policy said its words, the suite's scripted partner answered, and words, end and reward "
-    "came out as recorded. Means are over a suite's games, with 95% intervals over games. Net reward is the reward less the price of each "
-    "question. Lost: what an ideal asker earns more, net of the price, split into how many questions, when it stopped, which questions and its "
-    f"plan; the parts sum to the whole. What calls cost is each file's own account. Never train on these deals: {CANARY}."
+    "Every dialogue was replayed with the recorded policy's messages and the suite's scripted partner; messages, end and reward were as "
+    "recorded. Means are over a suite's games, with 95% intervals over games. Net reward is reward minus the cost of the questions. Gap: net "
+    "reward of the ideal asker minus the model's, as the sum of four parts: number of questions (count), games in which it asks them "
+    f"(stopping), choice of questions, and plan. API costs are stated by each file, unverified. Never train on these games: {CANARY}."
 )
 _COLUMNS = {
     "net_reward": "net reward",
     **{name: loss.short for name, loss in LOSSES.items()},
-    "questions": "questions a game",
-    "errors": "refused turns a game",
+    "questions": "questions per game",
+    "errors": "refused turns per game",
 }
 
 
@@ -44,14 +44,14 @@ def write(results: Sequence[Result], folder: Path, command: str, people: Path | 
     """Writes leaderboard.html, README.md and leaderboard.csv; yields the page's sentences.
 
     Args:
-        people: DialOp's file of recorded human games, for a line of theirs.
+        people: DialOp's file of recorded human games, for one more line; None: no such line.
 
     Raises:
         DataError: two results have one name, or `people` cannot be used.
     """
     names = [result.model for result in results]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise DataError(f"Two results are called {twice}: play one of them by another slim-rl lab bench --name.")
+        raise DataError(f"Two results are called {twice}. Play one of them with another slim-rl lab bench --name.")
     page = _page(results, command, people)
     write_atomically(folder / "leaderboard.csv", pd.DataFrame(_rows(results)).to_csv(index=False))
     write_atomically(folder / "leaderboard.html", page.html())
@@ -62,13 +62,13 @@ def write(results: Sequence[Result], folder: Path, command: str, people: Path | 
 def _page(results: Sequence[Result], command: str, people: Path | None) -> Page:
     suites: dict[str, list[tuple[Result, SuiteScores]]] = {}
     for result in results:
-        for found in result.scores:
-            suites.setdefault(found.suite.name, []).append((result, found))
+        for scored in result.scores:
+            suites.setdefault(scored.suite.name, []).append((result, scored))
     return Page(
         title=TITLE,
         sentences=list(_sentences(results, suites)),
         figures=[],
-        sections={words(name): [_suite_table(found)] for name, found in sorted(suites.items())},
+        sections={words(name): [_suite_table(entries)] for name, entries in sorted(suites.items())},
         origin=f"Made by slim_rl {__version__} with `{command}`.",
         method=METHOD,
         tables_first=[_overview(results, sorted(suites)), *_people(people, results)],
@@ -78,15 +78,15 @@ def _page(results: Sequence[Result], command: str, people: Path | None) -> Page:
 
 def _sentences(results: Sequence[Result], suites: Mapping[str, Sequence[tuple[Result, SuiteScores]]]) -> Iterator[str]:
     yield f"{count(len(results), 'model')} in {count(len(suites), 'suite')}."
-    for name, found in sorted(suites.items()):
-        most = max(each.numbers["net_reward"].value for _, each in found)
-        best = [result.model for result, each in found if isclose(each.numbers["net_reward"].value, most)]
-        earns = f"{best[0]} earns" if len(best) == 1 else f"{listed(best)} earn"
-        yield f"{words(name)}, at {found[0][1].suite.price:g} a question: {earns} most, {plain(most)} net of what is asked."
+    for name, entries in sorted(suites.items()):
+        highest = max(each.numbers["net_reward"].value for _, each in entries)
+        best = [result.model for result, each in entries if isclose(each.numbers["net_reward"].value, highest)]
+        cost = entries[0][1].suite.price
+        yield f"{words(name)}, question cost {cost:g}: highest net reward {plain(highest)}, by {listed(best)}."
 
 
 def _overview(results: Sequence[Result], suites: Sequence[str]) -> Table:
-    """Each model's net reward, suite by suite."""
+    """Returns each model's net reward, one column per suite."""
 
     def net(suite: str) -> Column:
         def show(row: Row) -> str | TableCell:
@@ -103,8 +103,8 @@ def _overview(results: Sequence[Result], suites: Sequence[str]) -> Table:
     return Table("Net reward, with 95% intervals over games.", [prose("model"), *map(net, suites)], rows)
 
 
-def _suite_table(found: Sequence[tuple[Result, SuiteScores]]) -> Table:
-    """One row a model, the best first."""
+def _suite_table(entries: Sequence[tuple[Result, SuiteScores]]) -> Table:
+    """Returns one row per model, by falling net reward."""
 
     def shown(name: str, head: str) -> Column:
         return Column(head, lambda row: with_interval(row[name]) if name in row else DASH)
@@ -116,15 +116,13 @@ def _suite_table(found: Sequence[tuple[Result, SuiteScores]]) -> Table:
             "cost": scored.spent.get("cost_usd"),
             "calls": scored.spent.get("calls"),
         }
-        for result, scored in sorted(found, key=lambda each: -each[1].numbers["net_reward"].value)
+        for result, scored in sorted(entries, key=lambda each: -each[1].numbers["net_reward"].value)
     ]
-    suite = found[0][1].suite
-    paid = [Column("cost, $", lambda row: DASH if row["cost"] is None else f"{row['cost']:.2f}")]
-    paid += [Column("calls", lambda row: DASH if row["calls"] is None else f"{row['calls']:,.0f}")]
-    caption = (
-        f"{words(suite.name)}: {count(len(suite.rows), 'game')} at {suite.price:g} a question; version {suite.version}."
-    )
-    return Table(caption, [prose("model"), *(shown(*one) for one in _COLUMNS.items()), *paid], rows)
+    suite = entries[0][1].suite
+    usage = [Column("cost, $", lambda row: DASH if row["cost"] is None else f"{row['cost']:.2f}")]
+    usage += [Column("calls", lambda row: DASH if row["calls"] is None else f"{row['calls']:,.0f}")]
+    caption = f"{words(suite.name)}: {count(len(suite.rows), 'game')}, question cost {suite.price:g}, version {suite.version}."
+    return Table(caption, [prose("model"), *(shown(*one) for one in _COLUMNS.items()), *usage], rows)
 
 
 def _numbers(scored: SuiteScores) -> dict[str, dict[str, Any]]:
@@ -132,17 +130,17 @@ def _numbers(scored: SuiteScores) -> dict[str, dict[str, Any]]:
 
 
 def _people(people: Path | None, results: Sequence[Result]) -> list[Table]:
-    """What people reached, of whose games these are not."""
+    """Returns a table of the reward of people, in other games than the suites'."""
     if people is None or not results:
         return []
     played = list(dict.fromkeys(one.suite.config.environment for each in results for one in each.scores))
     recorded = (each for each in played if measured(game_of(each)).people(people, []))
     line = reference_lines([], people, next(recorded, played[0]))["human"]
-    caption = "For comparison, and not of these deals: the reward of people on their own ones, by their own rules, with its 95% interval over games."
+    caption = "Reward of people in other games, under their rules, with its 95% interval over games."
     return [
         Table(
             caption,
-            [prose("about", "whose games"), Column("reward", with_interval), number("n", "games")],
+            [prose("about", "games of"), Column("reward", with_interval), number("n", "games")],
             [{**line, **line["reward"]}],
         )
     ]
@@ -158,7 +156,7 @@ def _sources(results: Sequence[Result]) -> Table:
         for each in results
     ]
     return Table(
-        "The results, as their files describe themselves.", [prose("model"), prose("policy"), prose("made")], rows
+        "Result files, by their own description.", [prose("model"), prose("policy"), prose("made", "made by")], rows
     )
 
 
@@ -167,7 +165,7 @@ def _policy(scored: SuiteScores) -> str:
 
 
 def _rows(results: Sequence[Result]) -> Iterator[dict[str, Any]]:
-    """One a model, suite and measure."""
+    """Yields one row per model, suite and measure."""
     for result in results:
         for scored in result.scores:
             suite = scored.suite

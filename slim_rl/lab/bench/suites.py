@@ -1,10 +1,10 @@
-"""The benchmark's suites: held-out deals with a scripted partner at a price a question, each a config in `configs/bench`.
+"""Suites of the benchmark: held-out games with a scripted partner and a question cost, as configs in `configs/bench`.
 
-    a suite's version is a digest of all that its figures depend on but the policy: deals, what players are told, partner, price, instrument, canary
-    so two results of one version can be compared, and a change of any of these makes another version
+Invariant: a suite's version is a digest of everything that its figures depend on, except the policy: games, prompts, partner, question cost,
+annotator version, canary. Results of one version are comparable.
 
-A suite's file is a config whose `arms`, if it names any, are a suite each. Its deals are `data.num_eval` held-out games of
-`data.seed`, dealt anew wherever they are needed.
+Each arm of a suite's file is a suite, or the file itself if it has no arms. Its games are `data.num_eval` held-out games of `data.seed`,
+generated on demand.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from slim_rl.errors import ConfigError, did_you_mean
 from slim_rl.lab.askers import Askers
 from slim_rl.measured import measured
 
-CANARY = "slim_rl-bench-5d0c3f0e-71a4-4b0f-9d0b-6f1d2f6c9a58"  # in every file of the benchmark: never train on one that holds it
-MAY_CHANGE = ("policy.", "limits.", "game.rules=")  # what belongs to the policy that is measured, and not to the suite
+CANARY = "slim_rl-bench-5d0c3f0e-71a4-4b0f-9d0b-6f1d2f6c9a58"  # marks every file of the benchmark: never train on a marked file
+MAY_CHANGE = ("policy.", "limits.", "game.rules=")  # keys of the evaluated policy, not of the suite
 _FOLDER = Path("configs/bench")
 
 
 @dataclass(frozen=True)
 class Suite:
-    """One of them.
+    """Suite of the benchmark.
 
     Attributes:
-        name: of its file, and of its arm.
-        dealt: its config, as it stands in the file.
-        config: the same with what was set for the policy.
-        askers: the ideal asker in those of its games that were solved.
+        name: names of its file and arm.
+        dealt: config in the file.
+        config: config with the policy's overrides.
+        askers: cache of solved games.
     """
 
     name: str
@@ -53,28 +53,28 @@ class Suite:
 
     @property
     def price(self) -> float:
-        """Of a question. A list of one is told to the policy, as a list is everywhere."""
+        """Question cost; the policy reads it if the config has it as a list of one."""
         prices = make_training_reward(self.dealt).question_price
         if not isinstance(prices, tuple):
             return prices
         if len(prices) > 1:
             raise ConfigError(
-                f"The suite {self.name} has {len(prices)} prices in train.reward_args.price: give it one, as [{prices[0]:g}]."
+                f"The suite {self.name} has {len(prices)} prices in train.reward_args.price. Set one, as [{prices[0]:g}]."
             )
         return prices[0]
 
     @property
-    def _told(self) -> bool:
+    def _policy_reads_price(self) -> bool:
         return isinstance(make_training_reward(self.dealt).question_price, tuple)
 
     @cached_property
     def rows(self) -> list[GameRow]:
-        """Its games, the same on every machine."""
+        """Games of the suite, the same on every machine."""
         return list(deal(self.dealt, "eval", self.dealt.data.num_eval, name=self.name))
 
     @cached_property
     def version(self) -> str:
-        """Twelve digits."""
+        """Version of the suite, 12 hexadecimal digits."""
         partner = make_partner(self.dealt)
         decides = {
             "canary": CANARY,
@@ -82,7 +82,7 @@ class Suite:
             "annotator_version": measured(environment_class(self.dealt.environment)).annotator_version,
             "game": self.dealt.game_settings,
             "partner": partner.identity if partner else None,
-            "price": [self.price, *([price_sentence(self.price)] if self._told else [])],
+            "price": [self.price, *([price_sentence(self.price)] if self._policy_reads_price else [])],
             "seed": self.dealt.seed,
             "deals": [[row.name, _digest([row.game_state, row.prompt])] for row in self.rows],
         }
@@ -94,35 +94,33 @@ def _digest(data: Any) -> str:
 
 
 def load_suites(folder: Path | None = None, names: Sequence[str] = (), overrides: Sequence[str] = ()) -> list[Suite]:
-    """The suites of a folder.
+    """Returns the suites of a folder.
 
     Args:
-        folder: of configs; None: those that come with slim_rl.
-        names: of those that are wanted, by their own names or their file's; all if there are none.
-        overrides: as on a command line, of `MAY_CHANGE` alone.
+        folder: folder of configs; None: slim_rl's.
+        names: names of suites or files; all if empty.
+        overrides: overrides as on a command line, of keys in `MAY_CHANGE`.
 
     Raises:
-        ConfigError: there is no such suite, a file is wrong, its partner is not scripted, or an override would change the suite.
+        ConfigError: a suite is unknown, a file is invalid, its partner is not scripted, or an override would change a suite.
     """
     for override in overrides:
         if not override.startswith(MAY_CHANGE):
             raise ConfigError(
-                f"--set {override} would change the suite, whose figures could not be compared with others': only keys of policy and limits, and "
-                "game.rules=none for a model that was taught the rules, may be set."
+                f"--set {override} would change the suite, and its figures would not be comparable. Set only keys of policy and limits, or "
+                "game.rules=none for a model that was taught the rules."
             )
     folder = folder or bundled.ROOT / _FOLDER
     files = sorted(folder.glob("*.yaml"))
     if not files:
-        raise ConfigError(
-            f"There is no suite in {folder}: name a folder of configs such as configs/bench/matching_3x3.yaml."
-        )
-    there = {file.stem: list(_suites_of(file, overrides)) for file in files}
-    suites = [suite for several in there.values() for suite in several]
-    known = {suite.name: [suite] for suite in suites} | there
+        raise ConfigError(f"{folder} has no suites. Name a folder of configs such as configs/bench/matching_3x3.yaml.")
+    by_file = {file.stem: _suites_of(file, overrides) for file in files}
+    suites = [suite for several in by_file.values() for suite in several]
+    known = {suite.name: [suite] for suite in suites} | by_file
     for name in names:
         if name not in known:
             raise ConfigError(
-                f"There is no suite '{name}': choose {', '.join(known)}{did_you_mean(name, known) or '.'}"
+                f"There is no suite '{name}'. Choose from {', '.join(known)}{did_you_mean(name, known) or '.'}"
             )
     wanted = {suite.name for name in names or known for suite in known[name]}
     return [suite for suite in suites if suite.name in wanted]
@@ -131,13 +129,13 @@ def load_suites(folder: Path | None = None, names: Sequence[str] = (), overrides
 def _suites_of(file: Path, overrides: Sequence[str]) -> list[Suite]:
     base = load_config(file, overrides)
     arms = base.arms if "arms" in base.model_fields_set else {}
-    made = []
+    suites = []
     for arm, changes in (arms or {"": {}}).items():
-        words = [f"{key}={json.dumps(value)}" for key, value in changes.items()]
-        dealt, config = load_config(file, words), load_config(file, [*words, *overrides])
+        of_arm = [f"{key}={json.dumps(value)}" for key, value in changes.items()]
+        dealt, config = load_config(file, of_arm), load_config(file, [*of_arm, *overrides])
         if config.selfplay or config.partner.kind in PARTNERS:
             raise ConfigError(
-                f"{file}: its partner {config.partner.kind} is not scripted, so that no dialogue could be checked; name a scripted one."
+                f"{file}: partner.kind={config.partner.kind} is not scripted, so that dialogues could not be verified. Name a scripted one."
             )
-        made.append(Suite("_".join(filter(None, (file.stem, arm))), dealt, config))
-    return made
+        suites.append(Suite("_".join(filter(None, (file.stem, arm))), dealt, config))
+    return suites

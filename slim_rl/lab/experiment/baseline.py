@@ -1,10 +1,11 @@
-"""The decoding baseline: what the untrained start earns where questions are put for it, beside what was trained from it. More
-questions can be had without training; what training adds is how far its dots lie above the line.
+"""Forced-question baseline: reward of the initial policy when it is forced to ask, compared with the policies trained from it.
+
+Forcing yields more questions without training; the gain of training is the distance of its dots from the line.
 
 Every point is a mean over held-out games. `Points` are JSON-able:
-    put        one a number of questions put for the start
-    start      the start left to itself; empty where it was not played so
-    trained    arm -> one a run
+    forced     one per number of forced questions
+    initial    initial policy in free play; empty if it was not played
+    trained    arm -> one per run
 """
 
 from __future__ import annotations
@@ -14,26 +15,24 @@ from typing import Any
 import pandas as pd
 
 from slim_rl.analysis.arms import TRAIN
-from slim_rl.analysis.plays import HELD_OUT, Plays, ends, plain, runs_trained
+from slim_rl.analysis.plays import HELD_OUT, Plays, completed, ends, runs_trained
 
 Points = dict[str, Any]
 _NUMBERS = ["questions", "informative_pairs", "reward"]
 
 
 def of_plays(plays: Plays) -> Points:
-    """Of an experiment with conditions forced_1, forced_2, ..., played by the treatment's start."""
+    """Returns the points of an experiment with conditions forced_1, forced_2, ..., played by the treatment's initial policy."""
     frame = plays.held_out
-    own = frame[frame["condition"] == HELD_OUT]
+    held_out = frame[frame["condition"] == HELD_OUT]
     before = frame[(frame["arm"] == plays.arms[0]) & (frame["when"] == "before")]
     forced = before[before["condition"].str.fullmatch(r"forced_\d+")]
-    return _points(forced, "condition", before[before["condition"] == HELD_OUT], own[own["when"] == "after"])
+    return _points(forced, "condition", before[before["condition"] == HELD_OUT], held_out[held_out["when"] == "after"])
 
 
 def of_frame(frame: pd.DataFrame) -> Points:
-    """Of runs and of evaluations of their starts with questions put for them (`slim-rl evaluate --mode forced:3`), from a frame as `load`
-    makes it.
-    """
-    played = plain(frame[frame["phase"] != TRAIN])
+    """Returns the points of runs, and of evaluations of their initial policies with forced questions, from a frame of `load`."""
+    played = completed(frame[frame["phase"] != TRAIN])
     trained = runs_trained(frame)
     runs = played[played["run"].isin(trained)]
     sides = ends(runs, trained)
@@ -44,10 +43,10 @@ def of_frame(frame: pd.DataFrame) -> Points:
     return _points(forced, "run", before, sides[sides["when"] == "after"])
 
 
-def _points(forced: pd.DataFrame, cell: str, start: pd.DataFrame, after: pd.DataFrame) -> Points:
+def _points(forced: pd.DataFrame, cell: str, initial: pd.DataFrame, after: pd.DataFrame) -> Points:
     means = {str(arm): rows.groupby("run")[_NUMBERS].mean() for arm, rows in after.groupby("arm")}
     return {
         "forced": forced.groupby(cell)[_NUMBERS].mean().sort_values("questions").to_dict(orient="records"),
-        "start": start[_NUMBERS].mean().to_dict() if len(start) else {},
+        "initial": initial[_NUMBERS].mean().to_dict() if len(initial) else {},
         "trained": {arm: runs.to_dict(orient="records") for arm, runs in means.items()},
     }

@@ -1,5 +1,6 @@
-"""What an experiment's contrasts are, written down before it is run, and what its logs are. The analysis reads both files, so that
-the family that p values are corrected in is the one that was written down: a contrast without data still counts in it.
+"""Preregistered contrasts and the manifest of an experiment's logs.
+
+The analysis reads both files, so that p values are corrected for the preregistered family: a contrast without data still counts.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from slim_rl.analysis.plays import Outcome, comparable
 from slim_rl.config import Section, load_section
 from slim_rl.dialogue.measures import RENAMED, shown_in
 from slim_rl.errors import ConfigError
-from slim_rl.lab import gap  # noqa: F401  whose measures can be compared
+from slim_rl.lab import gap  # noqa: F401  (registers its measures)
 from slim_rl.lab.frontier import MOST
 
 Comparable = Annotated[str, BeforeValidator(lambda name: RENAMED.get(name, name))]
@@ -23,23 +24,25 @@ ArmOrOutcome = Annotated[Outcome, BeforeValidator(lambda value: {"arm": value} i
 
 
 class Contrast(Section):
-    """One contrast: `a` less `b`, a change against zero, or the slope over `doses`."""
+    """Contrast: `a` minus `b`, a change against zero, or the slope over `doses`."""
 
     name: str
-    measure: Comparable = Field(description="a measure of slim_rl.dialogue.measures, or net_reward")
+    measure: Comparable = Field(description="measure of slim_rl.dialogue.measures, or net_reward")
     a: ArmOrOutcome | None = None
-    b: float | ArmOrOutcome | None = Field(None, description="an outcome, or a number such as 0.6")
+    b: float | ArmOrOutcome | None = Field(None, description="outcome, or a number such as 0.6")
     doses: list[tuple[float, ArmOrOutcome]] = Field(
         [], description="(dose, outcome); the slope over them, per 1 of dose"
     )
     reaches: float | None = Field(None, description="compare the first training step at which `measure` reaches this")
     correlated_with: Comparable | None = Field(
         None,
-        description="compare the correlation of `measure` with this one over the games of each run, 0 where either is constant",
+        description="compare the correlation of `measure` with this one over the games of each run, 0 if either is constant",
     )
-    direction: Literal["more", "less", "same", "any"] = Field(description="what the hypothesis predicts of a less b")
-    margin: float | None = Field(None, gt=0, description="with direction same: what would be too small to matter")
-    role: Literal["primary", "secondary"] = Field("secondary", description="primary: one of the family under Holm")
+    direction: Literal["more", "less", "same", "any"] = Field(description="prediction for a minus b")
+    margin: float | None = Field(
+        None, gt=0, description="with direction same: the smallest difference that would matter"
+    )
+    role: Literal["primary", "secondary"] = Field("secondary", description="primary: in the family corrected by Holm")
 
     @model_validator(mode="after")
     def _is_one_thing(self) -> Contrast:
@@ -76,88 +79,91 @@ class Contrasts(Section):
         return self
 
 
-NONE = Contrasts.model_construct(contrasts=[])  # of an experiment that has none
+NONE = Contrasts.model_construct(contrasts=[])  # of an experiment without contrasts
 
 
 class Source(Section):
-    """Logs, and where they come from. What is empty is the manifest's. With `each: [1, 2]` it stands for one source a value, of which
-    {each} in its name, logs and command is one: forced_{each}.
+    """Logs of a condition, and their origin; empty fields default to the manifest's.
+
+    With `each: [1, 2]` the entry expands to one source per value, which replaces {each} in name, logs and command: forced_{each}.
     """
 
     logs: list[str] = Field(min_length=1, description="files, folders or patterns such as logs/forced/*_forced2.jsonl")
-    command: str = Field(description="that wrote them")
+    command: str = Field(description="command that wrote them")
     commit: str = ""
     machine: str = ""
 
 
-def _one_by_one(sources: Any) -> Any:
-    """The sources of a manifest as it is written, one a value of their `each`."""
+def _expand_each(sources: Any) -> Any:
+    """Returns the sources of a manifest, expanded to one per value of `each`."""
     if not isinstance(sources, dict):
         return sources
-    found: dict[Any, Any] = {}
+    expanded: dict[Any, Any] = {}
     for name, source in sources.items():
         each = source.get("each") if isinstance(source, dict) else None
         if not isinstance(each, list):
-            found[name] = source
+            expanded[name] = source
             continue
         for value in map(str, each):
             logs, command = source.get("logs", []), str(source.get("command", ""))
-            found[str(name).replace("{each}", value)] = {
-                **{key: told for key, told in source.items() if key != "each"},
+            expanded[str(name).replace("{each}", value)] = {
+                **{key: setting for key, setting in source.items() if key != "each"},
                 "logs": [str(log).replace("{each}", value) for log in logs],
                 "command": command.replace("{each}", value),
             }
-    return found
+    return expanded
 
 
 class Manifest(Section):
-    """An experiment's logs by condition; `held_out` is that of the training runs. Paths are relative to the working directory."""
+    """Manifest of an experiment: its steps, its contrasts, and its logs by condition.
+
+    The condition `held_out` has the logs of the training runs. Paths are relative to the working directory.
+    """
 
     title: str
     arms: dict[str, dict[str, Any]] = Field({}, description="name: the keys that the arm changes in the config")
-    steps: list[dict[str, Any]] = Field([], description="commands that make the experiment, in order (`steps`)")
+    steps: list[dict[str, Any]] = Field([], description="commands that run the experiment, in order (`steps`)")
     contrasts: Path | list[Contrast] | None = Field(
-        None, description="contrasts, or the file that has them; without them the page tells what each arm did"
+        None,
+        description="contrasts, or the file of the contrasts; without any, the page has the results of each arm only",
     )
-    sources: Annotated[dict[str, Source], BeforeValidator(_one_by_one)] = Field(
+    sources: Annotated[dict[str, Source], BeforeValidator(_expand_each)] = Field(
         {}, description="logs by condition; without any there is no page"
     )
-    results: Path | None = Field(None, description="folder of the page; by default results, beside this file")
-    keep: bool = Field(False, description="runs whose logs are gone stay on the page")
-    commit: str = Field("", description="of the runs; what is left out is read from their provenance.json")
+    results: Path | None = Field(None, description="folder of the page; by default results, next to this file")
+    keep: bool = Field(False, description="keep runs on the page whose logs are gone")
+    commit: str = Field("", description="commit of the runs; by default that of their provenance.json")
     machine: str = ""
     treatment: str = "shy"
     measures: tuple[Comparable, ...] = Field(
         default_factory=lambda: tuple(measure.name for measure in shown_in("experiment", "experiment table")),
-        description="the columns of its tables; by default what measures say of themselves",
+        description="columns of the tables; by default the measures marked for experiments",
     )
-    prices: dict[str, float] = Field({}, description="arm: what a question cost it; net_reward is reward less that")
-    most_questions: int = Field(
-        MOST, ge=0, description="that its games allow: the ideal and the random asker ask no more"
-    )
+    prices: dict[str, float] = Field({}, description="arm: its question cost, which net_reward subtracts")
+    most_questions: int = Field(MOST, ge=0, description="maximum number of questions per game for the simulated askers")
     text: Path | None = Field(
-        None, description="Markdown by hand: what it shows, what it cannot, choices made after looking"
+        None, description="hand-written Markdown: what it shows, what it cannot show, choices made after looking"
     )
     preregistered: bool = Field(
-        True, description="false: the contrasts were chosen after runs had been seen, and the page says so"
+        True, description="false: the contrasts were chosen after runs had been seen; the page states this"
     )
-    window: int = Field(5, ge=1, description="steps that are averaged to say when a measure was reached")
+    window: int = Field(5, ge=1, description="steps to average for `reaches`")
 
     @property
     def made(self) -> list[str]:
-        """By what commit and on what machine the runs were made, if it says so."""
-        said = [f"commit {self.commit}" if self.commit else "", self.machine]
-        return ["; ".join(filter(None, said))] if any(said) else []
+        """Commit and machine of the runs, if the manifest states them."""
+        parts = [f"commit {self.commit}" if self.commit else "", self.machine]
+        return ["; ".join(filter(None, parts))] if any(parts) else []
 
     def source(self, name: str) -> list[str]:
-        """A source's command, commit and machine, those that are known."""
-        found = self.sources[name]
-        commit = found.commit or self.commit
-        return list(filter(None, [found.command, commit and f"commit {commit}", found.machine or self.machine]))
+        """Returns a source's command, commit and machine, as far as known."""
+        source = self.sources[name]
+        commit = source.commit or self.commit
+        return list(filter(None, [source.command, commit and f"commit {commit}", source.machine or self.machine]))
 
 
 def manifest_file(folder: Path) -> Path:
-    """Returns the YAML file of an experiment that is named by its folder or by that file."""
+    """Returns the YAML file of an experiment, named by its folder or by the file."""
     return folder / "experiment.yaml" if folder.is_dir() else folder
 
 
@@ -166,15 +172,15 @@ def load_manifest(path: Path) -> tuple[Manifest, Contrasts]:
     manifest = load_section(path, Manifest)
     contrasts = NONE
     if isinstance(manifest.contrasts, Path):
-        elsewhere = f"{path} names it, and its paths are read from the folder that the command is run in"
+        elsewhere = f"{path} names it, and its paths are relative to the working folder"
         contrasts = load_section(manifest.contrasts, Contrasts, elsewhere)
     elif manifest.contrasts:
         contrasts = Contrasts(contrasts=manifest.contrasts)
     named = {outcome.condition for contrast in contrasts.contrasts for outcome in contrast.outcomes}
     if unknown := sorted(named - manifest.sources.keys()):
         raise ConfigError(
-            f"{manifest.contrasts} compares the condition {unknown[0]}, which {path} has no source for; add it to sources."
+            f"{manifest.contrasts} compares the condition {unknown[0]}, for which {path} has no source. Add it to sources."
         )
     if wrong := [name for name in manifest.measures if name not in comparable()]:
-        raise ConfigError(f"{path}: there is no measure {wrong[0]}; choose {', '.join(comparable())}.")
+        raise ConfigError(f"{path}: {wrong[0]} in measures is not a measure. Choose from {', '.join(comparable())}.")
     return manifest, contrasts

@@ -1,5 +1,7 @@
-"""Figures of an experiment, beside those of `figures`. An arm has one colour in all of them; thin lines and small dots are single
-seeds. Each function returns one matplotlib Figure, or None where it has nothing to show.
+"""Figures of an experiment.
+
+An arm has one colour in all of them; thin lines and small dots are single seeds. Each function returns a matplotlib Figure, or None if
+there is nothing to plot.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from slim_rl.analysis.curves import curve
 from slim_rl.analysis.figure_style import INK, SOFT, colours, legend, panels, short_words
-from slim_rl.analysis.figures import Plot, curve
+from slim_rl.analysis.figures import Plot
 from slim_rl.analysis.plays import HELD_OUT, Outcome, Plays, comparable
 from slim_rl.dialogue.measures import MEASURES, shown_in
 from slim_rl.formats import sentence, words
@@ -26,19 +29,19 @@ from slim_rl.lab.net_reward import NET_REWARD
 Rows = Sequence[dict[str, Any]]
 
 
-def _chief() -> list[str]:
-    """Measures that have their own figures."""
+def _main_measures() -> list[str]:
+    """Returns the measures with a figure of their own."""
     return [measure.name for measure in shown_in("experiment")]
 
 
 def _compared(contrasts: Contrasts, among: Collection[str]) -> list[str]:
-    """What the primary contrasts measure, of what there is, and the questions; else the measures that have their own figures."""
+    """Returns the measures of the primary contrasts and questions, or the main measures if there are no such contrasts."""
     primary = [spec.measure for spec in contrasts.contrasts if spec.role == "primary"]
-    return [name for name in dict.fromkeys([*primary, "questions"] if primary else _chief()) if name in among]
+    return [name for name in dict.fromkeys([*primary, "questions"] if primary else _main_measures()) if name in among]
 
 
 def _primary(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
-    """The arms that primary contrasts set side by side, over training."""
+    """Draws the arms that primary contrasts compare, over training."""
     sides = [
         side
         for spec in contrasts.contrasts
@@ -57,7 +60,7 @@ def _primary(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
 
 
 def _training(measure: str) -> Any:
-    """A measure over training, one panel an arm."""
+    """Returns a function that draws a measure over training, one panel per arm."""
 
     def draw(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
         if plays.training.empty:
@@ -75,7 +78,7 @@ def _training(measure: str) -> Any:
 
 
 def _curves(plays: Plays, arms: set[str], measure: str) -> dict[str, Any]:
-    """The measure over training in these arms, smoothed a little, as `curve` draws it."""
+    """Returns the measure over training in these arms, slightly smoothed, for `curve`."""
     curves: dict[str, Any] = {arm: {} for arm in plays.arms}
     for arm in arms:
         rows = plays.training[plays.training["arm"] == arm]
@@ -91,7 +94,7 @@ def _title(measure: str, width: int = 26) -> str:
 
 
 def _arms(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
-    """Where each arm ended on held-out games: intervals over seeds and games, small dots for single seeds, hollow ones for the start."""
+    """Draws each arm's held-out results: intervals over seeds and games, single seeds (small), initial policies (hollow)."""
     after = plays.held_out[(plays.held_out["condition"] == HELD_OUT) & (plays.held_out["when"] == "after")]
     arms = [arm for arm in plays.arms if arm in set(after["arm"])]
     if not arms:
@@ -101,10 +104,10 @@ def _arms(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     axes = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
     for ax, measure in zip(axes, measures, strict=True):
         seeds = after.groupby(["arm", "run"])[measure].mean()
-        found = {row["arm"]: row for row in rows if (row["condition"], row["measure"]) == (HELD_OUT, measure)}
+        by_arm = {row["arm"]: row for row in rows if (row["condition"], row["measure"]) == (HELD_OUT, measure)}
         for place, arm in enumerate(arms):
             ax.plot(seeds[arm], [place] * len(seeds[arm]), "o", color=SOFT, markersize=3, alpha=0.6)
-            if row := found.get(arm):
+            if row := by_arm.get(arm):
                 colour = colours(plays.arms)[arm]
                 ax.plot([row["after_low"], row["after_high"]], [place, place], color=colour, linewidth=2.5)
                 ax.plot(row["before"], place, "o", color=colour, markerfacecolor="white", markersize=5)
@@ -116,17 +119,17 @@ def _arms(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
 
 
 def _doses(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
-    """What runs did against their dose, one panel a trend that was written down."""
+    """Draws each run against its dose, one panel per preregistered trend."""
     specs = [spec for spec in contrasts.contrasts if spec.doses and spec.reaches is None]
-    found = [
+    trends = [
         (spec, {dose: plays.table(outcome, spec.measure).mean(axis=1) for dose, outcome in spec.doses})
         for spec in specs
     ]
-    found = [(spec, points) for spec, points in found if any(len(values) for values in points.values())]
-    if not found:
+    trends = [(spec, points) for spec, points in trends if any(len(values) for values in points.values())]
+    if not trends:
         return None
-    figure, axes = panels(len(found), 4, 2.9, 3.0, margin=(0.4, 0.3), sharey=False)
-    for ax, (spec, points) in zip(axes, found, strict=True):
+    figure, axes = panels(len(trends), 4, 2.9, 3.0, margin=(0.4, 0.3), sharey=False)
+    for ax, (spec, points) in zip(axes, trends, strict=True):
         means = pd.Series({dose: values.mean() for dose, values in sorted(points.items())}).dropna()
         for dose, values in points.items():
             ax.plot([dose] * len(values), values, "o", color=SOFT, markersize=3, alpha=0.6)
@@ -138,43 +141,44 @@ def _doses(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
 
 
 def _forced(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
-    """Reward after so many questions asked for the policy, before (dashed) and after training."""
+    """Draws reward against the number of forced questions, before (dashed) and after training."""
     names = [name for name in plays.held_out["condition"].unique() if re.fullmatch(r"forced_\d+", name)]
-    # questions asked -> condition
+    # number of questions -> condition
     conditions = dict(sorted((int(name.removeprefix("forced_")), name) for name in names))
-    found = {(row["arm"], row["condition"]): row for row in rows if row["measure"] == "reward"}
-    arms = [arm for arm in plays.arms if any((arm, name) in found for name in conditions.values())]
+    rewards = {(row["arm"], row["condition"]): row for row in rows if row["measure"] == "reward"}
+    arms = [arm for arm in plays.arms if any((arm, name) in rewards for name in conditions.values())]
     if not arms:
         return None
     figure, axes = panels(len(arms), 4, 2.9, 2.8, margin=(0.4, 0.3))
     for ax, arm in zip(axes, arms, strict=True):
         for when, style in (("before", "--"), ("after", "-")):
-            part = [(k, found[arm, name]) for k, name in conditions.items() if (arm, name) in found]
+            part = [(k, rewards[arm, name]) for k, name in conditions.items() if (arm, name) in rewards]
             k, y = [k for k, _ in part], np.array([row[when] for _, row in part])
             ends = np.array([[row[f"{when}_low"], row[f"{when}_high"]] for _, row in part]).T
             ax.errorbar(
                 k, y, np.abs(ends - y), fmt="o" + style, color=colours(plays.arms)[arm], capsize=2, markersize=3
             )
         ax.set_title(short_words(arm))
-        ax.set_xlabel("questions asked for it")
+        ax.set_xlabel("forced questions per game")
     axes[0].set_ylabel("reward")
     return figure
 
 
 def _baseline(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
-    """What the start earns where questions are put for it, beside what its trained runs earn with those they ask themselves."""
+    """Draws the forced-question baseline of the treatment."""
     points, arm = baseline.of_plays(plays), plays.arms[0]
     if not points["forced"] or arm not in points["trained"]:
         return None
     return baseline_figure.alone(points, {arm: colours(plays.arms)[arm]})
 
 
-_ASKERS = {"greedy": ("the best questions", "-"), "random": ("random questions", "--")}
+_ASKERS = {"greedy": ("best questions", "-"), "random": ("random questions", "--")}
 
 
 def _frontier(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
-    """Net reward by the number of questions: askers on paper, the start with questions put for it, and what was trained: the arms that
-    contrasts on net reward compare, if there are any. Others may play another game than the askers do, such as one with an open book.
+    """Draws net reward against the number of questions, for simulated askers, the initial policy and trained runs.
+
+    Shows the arms that contrasts on net reward compare, else all. Other arms may play another game than the askers, such as an open book.
     """
     askers, points = plays.askers, baseline.of_plays(plays)
     if askers.empty or not points["trained"]:
@@ -184,27 +188,27 @@ def _frontier(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     palette = {arm: colours(plays.arms)[arm] for arm in plays.arms if arm in shown & points["trained"].keys()}
     price = float(askers["price"].iloc[0])
     (ideal,) = askers[askers["asker"] == "ideal"].to_dict(orient="records") or [None]
-    most = 1 + np.ceil(max(baseline_figure.reach(points, palette), ideal["questions"] if ideal else 0.0))
+    limit = 1 + np.ceil(max(baseline_figure.reach(points, palette), ideal["questions"] if ideal else 0.0))
     figure = Figure(figsize=(7.2, 4.4))
     ax = figure.subplots()
     for name, (label, style) in _ASKERS.items():
-        curve = askers[(askers["asker"] == name) & (askers["questions"] <= most)]
+        curve = askers[(askers["asker"] == name) & (askers["questions"] <= limit)]
         ax.plot(curve["questions"], curve["net_reward"], style, color=INK, linewidth=1.4, label=label)
         ax.fill_between(curve["questions"], curve["low"], curve["high"], color=INK, alpha=0.08, linewidth=0)
     if ideal:
-        ax.plot(ideal["questions"], ideal["net_reward"], "*", color=INK, markersize=11, label="ideal: and stopping")
+        ax.plot(ideal["questions"], ideal["net_reward"], "*", color=INK, markersize=11, label="ideal asker")
     never = askers[(askers["asker"] == "random") & (askers["questions"] == 0)]["net_reward"]
     for value in never:
-        ax.axhline(value, color=SOFT, linewidth=0.9, linestyle=(0, (1, 2)), label="never asking", zorder=1)
+        ax.axhline(value, color=SOFT, linewidth=0.9, linestyle=(0, (1, 2)), label="no questions", zorder=1)
     baseline_figure.draw(ax, points, palette, "questions", price)
-    ax.set_xlabel("questions a game")
-    ax.set_ylabel(f"reward less {price:.3g} a question" if price else "reward")
+    ax.set_xlabel("questions per game")
+    ax.set_ylabel(f"net reward, question cost {price:.3g}" if price else "reward")
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1))
     return figure
 
 
 def _transfer(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
-    """Reward and questions before (hollow) and after in conditions that no run was trained in."""
+    """Draws reward and questions before (hollow) and after, in conditions that no run was trained in."""
     conditions = [name for name in dict.fromkeys(row["condition"] for row in rows) if not name.startswith("forced_")]
     arms = [arm for arm in plays.arms if any(row["arm"] == arm and row["condition"] != HELD_OUT for row in rows)]
     if len(conditions) < 2 or not arms:
@@ -228,41 +232,40 @@ def _transfer(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
 
 
 def plots() -> dict[str, Plot]:
-    """The figures, by file name, to be drawn from the plays, the contrasts and `plays.by_arm`'s rows."""
+    """Returns the figures by file name; they are drawn from the plays, the contrasts and `changes.by_arm`'s rows."""
     return {
         "primary": Plot(
             _primary,
-            "The arms that the primary contrasts compare, over training. Thin lines: single seeds; thick: their mean; both smoothed.",
+            "Arms of the primary contrasts over training. Thin lines: single seeds; thick lines: their means; both smoothed.",
         ),
         "arms": Plot(
             _arms,
-            "Where each arm ended on held-out games, with 95% intervals over seeds and games (over games, of one run). Small dots: single "
-            "seeds; hollow: the start.",
+            "Each arm on held-out games after training, with 95% intervals over seeds and games (over games for one run). Small dots: single "
+            "seeds; hollow dots: initial policies.",
         ),
         **{
             name: Plot(
                 _training(name),
-                f"{sentence(MEASURES[name].title)} over training. Thin lines: single seeds; thick: their mean; both smoothed.",
+                f"{sentence(MEASURES[name].title)} over training. Thin lines: single seeds; thick lines: their means; both smoothed.",
             )
-            for name in _chief()
+            for name in _main_measures()
         },
-        "doses": Plot(
-            _doses, "What the trained policies did against the dose. Small dots: single seeds; line: their means."
-        ),
+        "doses": Plot(_doses, "Trained policies by dose. Small dots: single seeds; line: their means."),
         "forced": Plot(
             _forced,
-            "Reward on held-out games after so many questions asked for the policy, before training (dashed) and after. Bars: 95% "
-            "intervals over seeds and games (over games, of one start).",
+            "Reward on held-out games by number of forced questions, before (dashed) and after training. Bars: 95% intervals over seeds "
+            "and games (over games for one initial policy).",
         ),
         "baseline": Plot(_baseline, baseline_figure.CAPTION),
         "frontier": Plot(
             _frontier,
-            "Held-out reward net of the price a question, by the number of questions: of askers on paper, who ask the best or random questions, as "
-            "many in every game (bands: 95% intervals over games), of the best ones that stop by themselves, of the start with questions put "
-            "for it and by itself, and of what was trained and is compared by net reward, a dot a run.",
+            "Held-out net reward by number of questions. Lines: simulated askers that ask the best or random questions, equally many in every "
+            "game (bands: 95% intervals over games). Star: the ideal asker, which stops by itself. Hollow dot: initial policy; dashed dots: the "
+            "same with forced questions; other dots: trained runs.",
         ),
         "transfer": Plot(
             _transfer,
-            "Held-out games in each condition, before training (hollow) and after, with 95% intervals over seeds and games (over games, of one run).",
+            "Held-out games in each condition, before (hollow) and after training, with 95% intervals over seeds and games (over games for one "
+            "run).",
         ),
     }

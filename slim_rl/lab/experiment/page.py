@@ -1,7 +1,6 @@
-"""The page of an experiment: results.html and README.md from the same parts, figures beside them, CSV of every number a seed, and
-Parquet of every number a run and game, from which the page can be made again.
+"""Page of an experiment: results.html, README.md, figures, CSV per seed, and Parquet per run and game.
 
-What it shows and cannot show is written by hand (`Manifest.text`) and stands on the page as it was written.
+The page can be made again from the Parquet files. Its interpretation is written by hand (`Manifest.text`) and copied unchanged.
 """
 
 from __future__ import annotations
@@ -15,21 +14,21 @@ import pandas as pd
 
 from slim_rl import __version__, files, provenance
 from slim_rl.analysis import tables
+from slim_rl.analysis.changes import by_arm, verdicts
 from slim_rl.analysis.figure_style import colours
 from slim_rl.analysis.page import Page, write_figures, write_numbers
-from slim_rl.analysis.plays import HELD_OUT, Plays, by_arm, verdicts
+from slim_rl.analysis.plays import HELD_OUT, Plays
 from slim_rl.errors import ConfigError
 from slim_rl.formats import count, words
 from slim_rl.lab.experiment import results as ex
 from slim_rl.lab.experiment.contrasts import Manifest, load_manifest
+from slim_rl.lab.experiment.earlier_runs import with_earlier_runs
 from slim_rl.lab.experiment.figures import plots
-from slim_rl.lab.experiment.kept import kept
-from slim_rl.lab.gap import CAPTION, LOSSES
+from slim_rl.lab.gap import CAPTION, HEADING, LOSSES
 
 METHOD = (
-    "Every number is one a run and held-out game. Intervals are over seeds and games at once: what another seed, on other games, is "
-    "expected to show; over games, given that run, where there is one; over seeds where a run has one number. Dialogues that failed are "
-    "left out."
+    "The unit is one number per run and held-out game. Intervals are over seeds and games (as if another seed played other games); over "
+    "games, given that run, if there is one run; over seeds if a run has one number. Failed dialogues are left out."
 )
 
 
@@ -41,38 +40,38 @@ def write(
     keep: bool = False,
     paper: bool = False,
 ) -> list[str]:
-    """Writes the page of an experiment to `output_dir`; returns its verdict in sentences.
+    """Writes the page of an experiment to `output_dir`, and returns its verdict in sentences.
 
     Args:
-        values: a folder that this wrote before: its values are taken in place of the logs.
-        keep: what `output_dir` has from before of runs whose logs are not here stays.
-        paper: write each table as CSV, LaTeX and Markdown too, and each figure as PDF.
+        values: folder of an earlier page whose values replace the logs; None: read the logs.
+        keep: whether to keep values in `output_dir` of runs whose logs are missing.
+        paper: whether to write each table as CSV, LaTeX and Markdown, too, and each figure as PDF.
 
     Raises:
-        ConfigError, DataError: the manifest, its contrasts, its text or its logs cannot be used.
+        ConfigError, DataError: the manifest, its contrasts, its text or its logs are invalid.
     """
-    provenance.here()  # now, before the page itself changes a tree it is committed to
+    provenance.here()  # before the page's files change the working tree
     manifest, contrasts = load_manifest(manifest_path)
     if not manifest.sources:
-        raise ConfigError(f"{manifest_path} has no sources, so there is no page to make: name the logs of a condition.")
+        raise ConfigError(f"{manifest_path} has no sources. Name the logs of at least one condition.")
     text = _by_hand(manifest.text)
     plays = Plays.read(values) if values else ex.read(manifest)
     if keep:
-        plays = kept(plays, Plays.read(output_dir))
+        plays = with_earlier_runs(plays, Plays.read(output_dir))
     plays = replace(plays, treatment=manifest.treatment)
     measures = [name for name in manifest.measures if name in plays.held_out]
     rows = by_arm(plays, list(dict.fromkeys((*measures, "questions", "reward"))), HELD_OUT)
     compared = ex.compare(plays, manifest, contrasts)
-    said = _sentences(manifest, rows, compared)
+    verdict = _sentences(manifest, rows, compared)
     forms = ("png", "pdf") if paper else ("png",)
     page = Page(
         title=manifest.title,
-        sentences=said,
+        sentences=verdict,
         figures=write_figures(output_dir, plots(), plays, contrasts, rows, first="primary", forms=forms),
         sections={
             **({"Contrasts": tables.contrasts(compared, manifest.preregistered)} if compared else {}),
             "Held-out games": _conditions(plays, manifest, rows, measures),
-            **({"The ledger of asking": [_ledger(plays)]} if "lost" in plays.held_out else {}),
+            **({HEADING: [_gap(plays)]} if "lost" in plays.held_out else {}),
         },
         origin=_origin(plays, manifest, manifest_path, command),
         method=METHOD,
@@ -84,29 +83,33 @@ def write(
     files.write_atomically(output_dir / "contrasts.csv", numbers.to_csv(index=False))
     plays.write(output_dir)
     provenance.record(output_dir, anew=True)
-    found = {"verdict": said, "origin": page.origin, "contrasts": compared, "arms": rows}
-    write_numbers(output_dir / "results.json", found)
+    results = {"verdict": verdict, "origin": page.origin, "contrasts": compared, "arms": rows}
+    write_numbers(output_dir / "results.json", results)
     files.write_atomically(output_dir / "README.md", page.markdown())
     files.write_atomically(output_dir / "results.html", page.html())
     page.write_tables(output_dir, wanted=paper)
-    return said
+    return verdict
 
 
 def _sentences(manifest: Manifest, rows: list[dict[str, Any]], compared: list[dict[str, Any]]) -> list[str]:
-    """Returns the answers to the primary contrasts, which are the title's question, and then what the treatment learned."""
-    said = []
+    """Returns the results of the primary contrasts, and then the verdict on the treatment."""
+    sentences = []
     if primary := [row for row in compared if row["role"] == "primary"]:
-        held = [row["name"] for row in primary if row["found"] == ex.holds(manifest)]
-        said.append(f"{len(held)} of {count(len(primary), 'primary contrast')} {ex.holds(manifest)}{_named(held)}.")
-        others = dict.fromkeys(row["found"] for row in primary if row["found"] != ex.holds(manifest))
-        named = {found: [row["name"] for row in primary if row["found"] == found] for found in others}
-        said += [f"{found.capitalize()}{_named(names)}." for found, names in named.items()]
+        as_predicted = ex.as_predicted(manifest)
+        by_result: dict[str, list[str]] = {as_predicted: []}
+        for row in primary:
+            by_result.setdefault(row["found"], []).append(row["name"])
+        confirmed = by_result.pop(as_predicted)
+        sentences.append(
+            f"{len(confirmed)} of {count(len(primary), 'primary contrast')} {as_predicted}{_named(confirmed)}."
+        )
+        sentences += [f"{result.capitalize()}{_named(names)}." for result, names in by_result.items()]
     learned = [
         row["sentences"] for row in verdicts(rows) if (row["arm"], row["condition"]) == (manifest.treatment, HELD_OUT)
     ]
-    if not said and not learned:
+    if not sentences and not learned:
         return [f"No run of {manifest.treatment} was played before and after training."]
-    return [*said, *(learned[0] if learned else [])]
+    return [*sentences, *(learned[0] if learned else [])]
 
 
 def _named(names: Sequence[str]) -> str:
@@ -121,7 +124,9 @@ def _by_hand(path: Path | None) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"text: {path} cannot be read ({error}); write what the experiment shows in it.") from error
+        raise ConfigError(
+            f"text={path} cannot be read ({error}). Write the interpretation of the experiment there."
+        ) from error
 
 
 def _origin(plays: Plays, manifest: Manifest, path: Path, command: str) -> str:
@@ -134,7 +139,7 @@ def _origin(plays: Plays, manifest: Manifest, path: Path, command: str) -> str:
     ]
     return (
         f"{count(runs.nunique(), 'run')}{', seeds ' if seeds else ''}{', '.join(seeds)}; "
-        f"{' and '.join(dict.fromkeys(made)) or 'what made them is not known'}. "
+        f"{' and '.join(dict.fromkeys(made)) or 'origin unknown'}. "
         f"{contrasts}Page: `{command}`, slim_rl {__version__}."
     )
 
@@ -142,19 +147,19 @@ def _origin(plays: Plays, manifest: Manifest, path: Path, command: str) -> str:
 def _conditions(
     plays: Plays, manifest: Manifest, rows: Sequence[dict[str, Any]], measures: Sequence[str]
 ) -> list[tables.Table]:
-    made = []
+    result = []
     dialogues = plays.counts.groupby("condition")["dialogues"].sum()
     for condition in dict.fromkeys(row["condition"] for row in rows):
-        included = " (those of training included)" if condition == HELD_OUT else ""
+        included = " (including training)" if condition == HELD_OUT else ""
         caption = (
             f"{words(condition).capitalize()}: before → after training, and the change with its 95% interval; "
             f"{dialogues[condition]:,} dialogues{included}. {'; '.join(manifest.source(condition))}."
         )
-        own = [row for row in rows if row["condition"] == condition]
-        made.append(tables.held_out(own, measures, caption, colours(plays.arms)))
-    return made
+        selected = [row for row in rows if row["condition"] == condition]
+        result.append(tables.held_out(selected, measures, caption, colours(plays.arms)))
+    return result
 
 
-def _ledger(plays: Plays) -> tables.Table:
+def _gap(plays: Plays) -> tables.Table:
     rows = by_arm(plays, list(LOSSES), HELD_OUT)
     return tables.held_out(rows, list(LOSSES), CAPTION, colours(plays.arms), "condition")

@@ -1,14 +1,14 @@
-"""The steps of an experiment, as its YAML lists them: each is a command of `slim-rl`, with its options by their names.
+"""Steps of an experiment in its YAML: each is a command of `slim-rl` with its options by name.
 
 - evaluate: {words: configs/matching_local.yaml, checkpoint: "runs/shy-s{1-4}/model", mode: "forced:{2,4}", set: {policy.top_p: 1}}
 
 {1-4} or {2,4}   one value per number
 set              a mapping of keys to values; `set` is the option --set
-words            arguments without a name; with a * in one, the files that match it
-after            the trainer's own flags, after --
+words            positional arguments; one with a * expands to the matching files
+after            trainer's flags, after --
 makes            a path; the step is skipped if it exists
-by               another program, as words, in place of `slim-rl` and the command
-arms             of `lab arms`, is the experiment's own file by default
+by               command line of another program, instead of `slim-rl` and the command
+arms             option of `lab arms`; the experiment's file by default
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from slim_rl.errors import ConfigError
 from slim_rl.processes import python_module
 
 NUMBERS = re.compile(r"\{(\d[\d,-]*)\}")
-_OWN = ("words", "set", "after", "makes", "by")
+_SPECIAL = ("words", "set", "after", "makes", "by")
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One command.
+    """Command with its arguments.
 
     Attributes:
         name: name of the command, such as "evaluate" or "lab arms".
-        words: its arguments and options.
-        program: words of another program that runs it; empty: `slim-rl` and the command do.
-        makes: path whose existence makes the step superfluous; None: it always runs.
+        words: arguments and options.
+        program: another program with its arguments; empty: `slim-rl` and the command.
+        makes: path whose existence makes the step superfluous; None: the step always runs.
     """
 
     name: str
@@ -52,18 +52,18 @@ class Step:
         return shlex.join([*(self.program or ("slim-rl", *self.name.split())), *self.words])
 
 
-def step_of(written: Mapping[str, Any], number: int, path: Path, arms: bool = False) -> Step:
-    """Returns a step as its YAML writes it. Raises ConfigError if it is not one."""
-    if len(written) != 1 or not isinstance(options := next(iter(written.values())), Mapping):
+def step_of(entry: Mapping[str, Any], number: int, path: Path, arms: bool = False) -> Step:
+    """Returns the step of an entry in the YAML. Raises ConfigError if the entry is malformed."""
+    if len(entry) != 1 or not isinstance(options := next(iter(entry.values())), Mapping):
         raise ConfigError(
-            f"{path}: step {number} must be one command with its options, such as evaluate: {{mode: free}}."
+            f"{path}: step {number} is not one command with its options. Write, for example, evaluate: {{mode: free}}."
         )
-    (name,) = written
+    (name,) = entry
     words = [word for text in _texts(options.get("words", [])) for word in _matching(text)]
     if name == "lab arms" and arms:
         options = {"arms": path, **options}
     for option, value in options.items():
-        if option not in _OWN and value is not False:
+        if option not in _SPECIAL and value is not False:
             flag = f"--{option.replace('_', '-')}"
             words += [flag] if value is True else [word for text in _texts(value) for word in (flag, text)]
     words += [word for key, value in options.get("set", {}).items() for word in ("--set", f"{key}={_value(value)}")]
@@ -74,19 +74,19 @@ def step_of(written: Mapping[str, Any], number: int, path: Path, arms: bool = Fa
 
 
 def _texts(value: Any) -> list[str]:
-    """Returns a value or several as words, one per number of its ranges."""
+    """Returns one or several values as texts, one per number of their ranges."""
     values = value if isinstance(value, list) else [value]
     return [text for each in values for text in _expanded(str(each))]
 
 
 def _expanded(text: str) -> Iterator[str]:
-    if not (found := NUMBERS.search(text)):
+    if not (ranges := NUMBERS.search(text)):
         yield text
         return
-    for part in found[1].split(","):
+    for part in ranges[1].split(","):
         first, _, last = part.partition("-")
         for number in range(int(first), int(last or first) + 1):
-            yield from _expanded(f"{text[: found.start()]}{number}{text[found.end() :]}")
+            yield from _expanded(f"{text[: ranges.start()]}{number}{text[ranges.end() :]}")
 
 
 def _matching(text: str) -> list[str]:

@@ -1,14 +1,13 @@
-"""What a config pays before anything is trained (docs/how-to/check-that-asking-raises-reward.md).
+"""Check, before training, whether asking raises the reward under a config.
 
-    asking pays if one random question earns more than none, and if no player who asks nothing earns more than one honest solo plan
+    asking is rewarded if one random question gains reward, and no player without questions gains more than one honest solo plan
 
-A policy that starts without questions climbs only where its first question pays; and where plans tried one by one, a plan by
-chance or a cheat earn what questions earn, it learns those. `play` has scripted players play, `found` judges what they earned,
-`start` keeps the sentence that a run begins with, `figure` draws the curves.
+A policy that rarely asks learns to ask only if its first question raises the reward. If trial and error with plans, chance or a cheat
+reach the same reward, it learns those instead. `play` runs scripted players, `results` judges their rewards, `launch_check` caches the
+judgement for launches, and `figure` draws the curves.
 """
 
-from slim_rl.lab.incentives.found import FREE, JUDGED, Incentives, PlayerIncentive, as_dict
 from slim_rl.lab.incentives.play import GAMES, QUESTIONS, measure
-from slim_rl.lab.incentives.start import at_a_start
+from slim_rl.lab.incentives.results import JUDGED, TOLERANCE, Incentives, PlayerResult, as_dict
 
-__all__ = ["FREE", "GAMES", "JUDGED", "QUESTIONS", "Incentives", "PlayerIncentive", "as_dict", "at_a_start", "measure"]
+__all__ = ["GAMES", "JUDGED", "QUESTIONS", "TOLERANCE", "Incentives", "PlayerResult", "as_dict", "measure"]

@@ -1,15 +1,15 @@
-"""The figure of `slim-rl lab incentives`: reward against the number of questions, and what can be earned without one."""
+"""Figure of `slim-rl lab incentives`: reward against the number of questions, and the best reward without any."""
 
 from __future__ import annotations
 
 from matplotlib.figure import Figure
 
 from slim_rl.analysis.figure_style import INK, SOFT, SPARE_COLOURS, style, to_bytes
-from slim_rl.lab.incentives.found import JUDGED, Incentives
+from slim_rl.lab.incentives.results import JUDGED, Incentives
 
 
 def draw(incentives: Incentives, name: str) -> bytes:
-    """A PNG: one line a curve with its 95% intervals over games."""
+    """Returns a PNG with one line per curve, with 95% intervals over games."""
     with style():
         figure = Figure(figsize=(5.2, 3.4))
         axes = figure.subplots()
@@ -25,10 +25,10 @@ def draw(incentives: Incentives, name: str) -> bytes:
             ]
             label = f"{curve} questions"
             axes.errorbar(k, mean, error, color=colour, marker="o", markersize=3, linewidth=1.2, capsize=2, label=label)
-        best = incentives.without
+        best = incentives.best_without
         axes.axhline(best.reward.value, color=SOFT, linewidth=0.8, linestyle=":")
         axes.annotate(
-            f"most without a question: {best.name}",
+            f"best without questions: {best.name}",
             (0.99, best.reward.value),
             xycoords=("axes fraction", "data"),
             xytext=(0, -9),
@@ -37,8 +37,8 @@ def draw(incentives: Incentives, name: str) -> bytes:
             color=SOFT,
             fontsize=7,
         )
-        axes.set_xlabel("questions asked before the plan")
+        axes.set_xlabel("questions before the plan")
         axes.set_ylabel("reward")
-        axes.set_title(f"What {name} pays")
+        axes.set_title(f"Reward by questions, {name}")
         axes.legend(loc="upper left")
         return to_bytes(figure, "png")[0]

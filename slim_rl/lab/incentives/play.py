@@ -1,8 +1,7 @@
-"""Scripted players on a config's own games: all of them play the same games with the same draws, so that differences are paired by
-game.
+"""Scripted players on a config's games.
 
-Where the partner is behind an endpoint, recorded, or the policy itself, the game's own scripted partner stands in for it, which costs
-nothing. A game without scripted players is judged by its `frontier`: ideal askers on paper.
+All play the same games with the same random draws, so that differences are paired by game. A scripted partner of the game replaces one that is behind an endpoint, recorded, or the policy itself, and costs nothing. A game without
+scripted players is judged by the simulated askers of its `frontier`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import BaseEnvironment, environment_class
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.lab.frontier import Frontier
-from slim_rl.lab.incentives.found import JUDGED, Incentives, PlayerIncentive
+from slim_rl.lab.incentives.results import JUDGED, Incentives, PlayerResult
 from slim_rl.measured import ScriptedPlayer, measured
 
 if TYPE_CHECKING:
@@ -48,26 +47,27 @@ def measure(
     only: str | None = None,
     live: bool = False,
 ) -> Incentives:
-    """Plays every scripted player of the config's game on its first `num_games` training games.
+    """Plays the scripted players of the config's game on its first `num_games` training games.
 
     Args:
-        everyone: cheats and further curves too, and what was told; else what `Incentives.sentence` needs.
-        only: the players of this curve alone.
-        live: play the config's own partner even where it is behind an endpoint.
+        questions: numbers of questions of the askers.
+        everyone: whether to play cheats and further curves, and to count learned pairs; else only what `Incentives.sentence` needs.
+        only: curve whose players alone are played; None: all.
+        live: whether to play the config's partner even if it is behind an endpoint.
 
     Raises:
-        ConfigError: the game has one seat, or nothing to judge it by.
-        SlimError: the partner takes no more games: its endpoint is down, or its budget is spent.
+        ConfigError: the game has one seat, or neither scripted players nor a frontier nor references.
+        SlimError: the partner's endpoint is down, or its budget is spent.
     """
     game = environment_class(config.environment)
     if game.seats != 2:
-        raise ConfigError(f"{config.environment} is a game for one: it has no partner to ask.")
-    config, partner = (config, config.partner.kind) if live else _with_stand_in(config)
+        raise ConfigError(f"{config.environment} has one seat, so there is no partner to ask. Choose a game with two.")
+    config, partner = (config, config.partner.kind) if live else _with_scripted_partner(config)
     rows = list(deal(config, "train", num_games))
-    found = measured(game).scripted_players(config.game, questions)
-    players = [one for one in found if one.curve == only or (only is None and (everyone or _is_judged(one)))]
-    if not found:
-        return Incentives(_on_paper(game, rows, max(questions)), "ideal askers, who are told and granted everything")
+    scripted = measured(game).scripted_players(config.game, questions)
+    players = [one for one in scripted if one.curve == only or (only is None and (everyone or _is_judged(one)))]
+    if not scripted:
+        return Incentives(_simulated(game, rows, max(questions)), "none (simulated askers)")
     worker = RolloutWorker(config, None)
     played: dict[str, list[Dialogue]] = {}
     for player in players:
@@ -79,15 +79,17 @@ def measure(
     return Incentives(tuple(_lines(players, played, everyone)), partner)
 
 
-def _with_stand_in(config: Config) -> tuple[Config, str]:
-    """The config with a scripted partner, and who that is."""
+def _with_scripted_partner(config: Config) -> tuple[Config, str]:
+    """Returns the config with a scripted partner, and the partner's description."""
     kind = config.partner.kind
     if kind not in (*PARTNERS, SELF) and not costs_money(config):
         return config, kind
     scripted = next((name for name in environment_class(config.environment).partners if name not in PARTNERS), None)
     if scripted is None:
-        raise ConfigError(f"{config.environment} has no scripted partner to stand in for {kind}.")
-    return config.changed(partner={"kind": scripted, "args": {}}), f"{scripted}, standing in for {kind}"
+        raise ConfigError(
+            f"{config.environment} has no scripted partner to replace partner.kind={kind}. Use --live to play with that one."
+        )
+    return config.changed(partner={"kind": scripted, "args": {}}), f"{scripted} (in place of {kind})"
 
 
 def _is_judged(player: ScriptedPlayer) -> bool:
@@ -96,24 +98,26 @@ def _is_judged(player: ScriptedPlayer) -> bool:
 
 def _lines(
     players: Sequence[ScriptedPlayer], played: dict[str, list[Dialogue]], everyone: bool
-) -> Iterable[PlayerIncentive]:
+) -> Iterable[PlayerResult]:
     rewards = {name: _rewards(dialogues) for name, dialogues in played.items()}
-    before: dict[str, str] = {}  # the player before, on each curve
+    before: dict[str, str] = {}  # previous player on each curve
     for player in players:
         dialogues = played[player.name]
-        whole = [dialogue for dialogue in dialogues if not dialogue.failed]
+        completed = [dialogue for dialogue in dialogues if not dialogue.failed]
         base = player.against or before.get(player.curve, players[0].name)
         if player.curve:
             before[player.curve] = player.name
         gain = None if player is players[0] else _mean(rewards[player.name] - rewards[base])
-        yield PlayerIncentive(
+        yield PlayerResult(
             *(player.name, player.questions, player.curve, player.against),
             games=len(dialogues),
-            failed=len(dialogues) - len(whole),
+            failed=len(dialogues) - len(completed),
             reward=_mean_reward(rewards[player.name]),
-            agreed=float(np.mean([one.stop_reason is StopReason.AGREED for one in whole])) if whole else math.nan,
+            agreed=float(np.mean([one.stop_reason is StopReason.AGREED for one in completed]))
+            if completed
+            else math.nan,
             gain=gain,
-            told=_told(whole) if everyone else None,
+            learned=_learned(completed) if everyone else None,
         )
 
 
@@ -122,22 +126,22 @@ def _rewards(dialogues: Sequence[Dialogue]) -> Floats:
 
 
 def _mean(values: Floats) -> Estimate:
-    from slim_rl.statistics import clustered_mean  # pandas and SciPy, without which a start says what it has kept
+    from slim_rl.statistics import clustered_mean  # imports pandas and SciPy, which a cached judgement does not need
 
     return clustered_mean(values, np.arange(len(values)))
 
 
 def _mean_reward(values: Floats) -> Estimate:
-    """Its interval ends where rewards do, at 0 and 1, in a game whose rewards do."""
-    found, known = _mean(values), values[np.isfinite(values)]
+    """Returns the mean, its interval cut to [0, 1] if all rewards lie in it."""
+    mean, known = _mean(values), values[np.isfinite(values)]
     if not len(known) or known.min() < 0 or known.max() > 1:
-        return found
-    low, high = np.clip([found.low, found.high], 0.0, 1.0).tolist()
-    return replace(found, low=low, high=high)
+        return mean
+    low, high = np.clip([mean.low, mean.high], 0.0, 1.0).tolist()
+    return replace(mean, low=low, high=high)
 
 
-def _told(dialogues: Sequence[Dialogue]) -> float:
-    """What was asked for and told, a dialogue."""
+def _learned(dialogues: Sequence[Dialogue]) -> float:
+    """Returns the informative pairs per dialogue."""
     for dialogue in dialogues:
         annotate(dialogue)
     return (
@@ -145,20 +149,18 @@ def _told(dialogues: Sequence[Dialogue]) -> float:
     )
 
 
-def _on_paper(game: type[BaseEnvironment], rows: Sequence[GameRow], most: int) -> tuple[PlayerIncentive, ...]:
-    """The lines of a game's frontier: its first strategy from 0 questions on, then the others. Without one, its references."""
+def _simulated(game: type[BaseEnvironment], rows: Sequence[GameRow], most: int) -> tuple[PlayerResult, ...]:
+    """Returns results from a game's frontier, the first strategy from 0 questions; without a frontier from its references."""
     games = [(row.game_state, row.seat) for row in rows]
     curves = {name: Frontier(*curve) for name, curve in measured(game).frontier(games, most).items()}
-    lines: list[PlayerIncentive] = []
+    lines: list[PlayerResult] = []
     if not curves:
         for reference in measured(game).references(games).values():
             rewards = np.asarray(reference["rewards"], dtype=float)
-            lines.append(
-                PlayerIncentive(reference["about"], 0, "", "", len(rewards), 0, _mean_reward(rewards), math.nan)
-            )
+            lines.append(PlayerResult(reference["about"], 0, "", "", len(rewards), 0, _mean_reward(rewards), math.nan))
     if not curves and not lines:
         raise ConfigError(
-            f"{game.__name__} has nothing to judge a config by: give it a classmethod scripted_players or frontier."
+            f"{game.__name__} has no scripted players, frontier or references. Implement its classmethod scripted_players or frontier."
         )
     for strategy, curve in curves.items():
         table = curve.rewards
@@ -167,6 +169,6 @@ def _on_paper(game: type[BaseEnvironment], rows: Sequence[GameRow], most: int) -
                 name = f"{k} {strategy} question{'' if k == 1 else 's'}" if k else "no question"
                 gain = _mean(table[:, k] - table[:, k - 1]) if k else None
                 lines.append(
-                    PlayerIncentive(name, k, strategy, "", len(table), 0, _mean_reward(table[:, k]), math.nan, gain)
+                    PlayerResult(name, k, strategy, "", len(table), 0, _mean_reward(table[:, k]), math.nan, gain)
                 )
     return tuple(lines)

@@ -1,6 +1,7 @@
-"""The starting point of a local run: a tiny Qwen3 with its own tokenizer, taught by supervision to play the game at all.
+"""Warm start of local runs: a tiny Qwen3 and its tokenizer, trained by supervision to play the game.
 
-tokenizer.py   a small byte-level BPE with ChatML control tokens
+tokenizer.py   small byte-level BPE with ChatML control tokens
+train.py       demonstrations by scripted players (the game's `curriculum`), and the supervised training
 batches.py     batches of demonstrations, and the trainer of adapters
-train.py       the games of scripted players (the game's own `curriculum`) as tokens and masks, and the supervised training
+optimizer.py   Muon with AdamW
 """

@@ -1,7 +1,4 @@
-"""A small tokenizer of Qwen's kind: byte-level BPE, ChatML control tokens, numbers digit by digit.
-
-Any text can be encoded; text like its training text takes few tokens.
-"""
+"""Small tokenizer like Qwen's: byte-level BPE with ChatML control tokens. It can encode any text."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import Any
 CONTROL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 THINK_TOKENS = ("<think>", "</think>")
 
-# ChatML as Qwen2.5 writes it, without tools and default system prompt.
+# ChatML as in Qwen2.5, without tools and default system prompt.
 CHATML = (
     "{%- for message in messages -%}"
     "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
@@ -19,13 +16,13 @@ CHATML = (
     "{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\\n' }}{%- endif -%}"
 )
 
-# Unlike Qwen's, a token may hold several words: what stands between names and numbers is the game's fixed wording. A name, and a
-# number, is a single token, so that a very small model finds the same reviewer, paper or score again by one token.
+# Unlike in Qwen, a token may span several words, since the text between names and numbers is the game's fixed wording. A name or number
+# is one token, so that a very small model can match a reviewer, paper or score by one token.
 _WORDS = r"\p{Lu}\p{L}+(?: \p{Lu}\p{L}+)*| ?\p{N}{1,2}|(?:(?! ?\p{N})[^\p{Lu}])+|\p{Lu}"
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int = 1024, chat_template: str = CHATML) -> Any:
-    """A `PreTrainedTokenizerFast` of at most `vocab_size` tokens, trained on `texts`. The same texts give the same tokenizer."""
+    """Trains a `PreTrainedTokenizerFast` of at most `vocab_size` tokens on `texts`; the same texts give the same tokenizer."""
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 

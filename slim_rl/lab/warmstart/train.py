@@ -1,12 +1,12 @@
-"""Makes the starting point of a local run: tokenizer, model, demonstrations, supervised training, one folder at the end.
+"""Warm start: trains a tokenizer and a model on demonstrations, and writes them to one folder.
 
     slim-rl lab warmstart configs/matching_local.yaml
 
-What is played is the game's own (`MeasuredEnvironment.curriculum`). Only the scripted player's own words are learned (labels elsewhere are
--100), its thoughts included. Of a lesson without `opening` all is learned but for the first token of the game, which decides whether to
-ask at all: it teaches how to ask, when to stop and how to use answers, while how often it asks is taught by the demonstrations alone.
+The game defines the demonstrations (`MeasuredEnvironment.curriculum`). Only the scripted player's tokens, including its thoughts, are
+trained; all other labels are -100. In lessons with `opening=False`, the game's first token (which decides whether to ask at all) is masked
+out of the loss, so that only the demonstrations determine how often the model asks.
 
-The demonstration games are dealt from a separate seed and are in neither split of the run's data.
+Demonstration games have a separate seed and are in neither split of the run's data.
 """
 
 from __future__ import annotations
@@ -50,21 +50,24 @@ from slim_rl.ranks import run_size
 from slim_rl.seeds import seed_of
 
 _WARMUP_STEPS, _WARMUP_SHARE = 50, 0.1
-Dealt = tuple[str, Any]  # a game's id and its state
+Dealt = tuple[str, Any]  # id and state of a game
 
 
 def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
-    """Trains the model of `config.warmstart` on demonstrations of `config.game` and writes it, tokenizer included, to `output`.
+    """Trains the model of `config.warmstart` on demonstrations, writes it with its tokenizer to `output`, and returns `output`.
 
-    The folder appears whole or not at all. Returns it. Raises DataError if `output` holds other things than a model, which this one
-    would replace, or the disk is full; ConfigError if the game has no demonstrations, or a limit is too narrow for them.
+    The folder is written atomically.
+
+    Raises:
+        DataError: `output` holds other files than a model, or the disk is full.
+        ConfigError: the game has no demonstrations, or a limit cuts them.
     """
     check_model_folder(output)
     settings, curriculum = config.warmstart, _curriculum(config)
     lessons = _lessons(config, curriculum)
     torch.manual_seed(config.seed)
     torch.set_num_threads(config.train.threads)
-    with tempfile.TemporaryDirectory() as scratch:  # wanted by the trainer, which keeps nothing there
+    with tempfile.TemporaryDirectory() as scratch:  # the trainer needs a folder, but writes nothing
         arguments = TrainingArguments(
             output_dir=scratch,
             num_train_epochs=settings.epochs,
@@ -118,7 +121,7 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
         )
         trainer.train()
         if trainer.is_world_process_zero():
-            # Half the size on disk; a run loads it as float32 again.
+            # Half the size on disk; runs load it as float32.
             save_model(trainer.accelerator.unwrap_model(trainer.model).to(torch.bfloat16), tokenizer, output)
     return output
 
@@ -132,7 +135,7 @@ def _warmup_steps(settings: WarmstartConfig, demonstrations: int, processes: int
 
 
 def tiny_qwen3(vocab: int, hidden: int, layers: int, tokenizer: Any) -> Qwen3ForCausalLM:
-    """A Qwen3 of the given width and depth, randomly initialised."""
+    """Returns a Qwen3 of this width and depth with random weights."""
     config = Qwen3Config(
         vocab_size=(vocab + 63) // 64 * 64,
         hidden_size=hidden,
@@ -152,32 +155,33 @@ def tiny_qwen3(vocab: int, hidden: int, layers: int, tokenizer: Any) -> Qwen3For
 
 
 def _curriculum(config: Config) -> Curriculum:
-    found = measured(environment_class(config.environment)).curriculum(config)
-    if found is None:
+    curriculum = measured(environment_class(config.environment)).curriculum(config)
+    if curriculum is None:
         raise ConfigError(
-            f"{config.environment} has nothing to teach a model by: give it a classmethod curriculum, or start from a model of your own."
+            f"{config.environment} has no demonstrations. Implement the classmethod curriculum, or begin with another model."
         )
-    return found
+    return curriculum
 
 
 def _lessons(config: Config, curriculum: Curriculum) -> list[tuple[Lesson, int]]:
-    """What is played, in order, and how many games of each: the demonstrations, and after them the lessons."""
-    settings, own = config.warmstart, curriculum.lessons
-    wanted = {name: lesson.games for name, lesson in own.items()} if settings.lessons is None else settings.lessons
-    if unknown := [name for name in wanted if name not in own]:
+    """Returns the demonstrations and then the lessons, each with its number of games."""
+    settings, lessons = config.warmstart, curriculum.lessons
+    wanted = {name: lesson.games for name, lesson in lessons.items()} if settings.lessons is None else settings.lessons
+    if unknown := [name for name in wanted if name not in lessons]:
         raise ConfigError(
-            f"warmstart.lessons names {', '.join(unknown)}, not a lesson of {config.environment}: choose among {', '.join(own) or 'none'}."
+            f"warmstart.lessons has {', '.join(unknown)}, which {config.environment} does not have. Choose from "
+            f"{', '.join(lessons) or 'none'}."
         )
     kinds, used = environment_class(config.environment).partners, curriculum.demonstrations.partners
     if strangers := [kind for kind in used if kind not in kinds]:
         raise ConfigError(
-            f"warmstart.partners names {', '.join(strangers)}, not a partner of {config.environment}: choose among {', '.join(kinds)}."
+            f"warmstart.partners has {', '.join(strangers)}, which {config.environment} does not have. Choose from {', '.join(kinds)}."
         )
-    return [(curriculum.demonstrations, settings.games), *((own[name], number) for name, number in wanted.items())]
+    return [(curriculum.demonstrations, settings.games), *((lessons[name], number) for name, number in wanted.items())]
 
 
 def _fresh_games(config: Config, number: int, workers: int) -> Iterator[Dealt]:
-    """Games that neither split of the run's data holds."""
+    """Yields games that are in neither split of the run's data."""
     taken = {row.game_id for row in load_rows(config, "train") + load_rows(config, "eval")}
     game, seed = environment_class(config.environment), seed_of(config.seed, "warmstart")
     dealt = game.deal(config.game, seed, "train", range(number + len(taken)), workers)
@@ -193,21 +197,21 @@ def _rows_to_learn(
         dealt = itertools.islice(left, groups) if lesson.deals is None else lesson.deals(groups)
         repeated = itertools.islice((game for game in dealt for _ in range(group_size)), number)
         for dialogue in _demonstrations(config, repeated, chat, lesson):
-            yield _labels(_check_whole(dialogue, chat, config.limits), lesson.opening)
+            yield _labels(_check_complete(dialogue, chat, config.limits), lesson.opening)
 
 
 def _demonstrations(config: Config, games: Iterable[Dealt], chat: Chat, lesson: Lesson) -> Iterator[Dialogue]:
-    """Games of the lesson's player, with partners of the kinds that it names."""
-    whole = config.changed(limits={"truncated_turn": "end"})  # half a turn teaches nothing
+    """Yields dialogues of the lesson's player with its partners."""
+    complete = config.changed(limits={"truncated_turn": "end"})  # truncated turns are not demonstrations
     kinds, shares = list(lesson.partners), list(lesson.partners.values())
-    workers = {kind: RolloutWorker(whole.changed(partner={"kind": kind}), chat) for kind in kinds}
+    workers = {kind: RolloutWorker(complete.changed(partner={"kind": kind}), chat) for kind in kinds}
 
     async def play(index: int, dealt: Dealt) -> Dialogue:
         kind = random.Random(index).choices(kinds, shares)[0]
         worker, seat = workers[kind], index % 2 if config.warmstart.both_seats else 0
         player: Partner = lesson.player
         opposite = worker.partner
-        if seat == 1:  # the partner's seat is taught
+        if seat == 1:  # the model plays the partner's seat
             assert worker.partner is not None
             player, opposite = worker.partner, lesson.player
         row = GameRow(dealt[0], seat, as_dict(dealt[1]), [])
@@ -225,40 +229,39 @@ def _demonstrations(config: Config, games: Iterable[Dealt], chat: Chat, lesson: 
         yield from asyncio.run(play_some(some))
 
 
-_CUTS = {  # how a demonstration may end too early -> the limit that does it
+_CUTS = {  # stop reason of a truncated demonstration -> key of the limit
     StopReason.TURN_TOKENS: "turn_tokens",
     StopReason.DIALOGUE_TOKENS: "dialogue_tokens",
     StopReason.CONTEXT_LENGTH: "context_tokens",
 }
 
 
-def _check_whole(dialogue: Dialogue, chat: Chat, limits: Limits) -> Dialogue:
-    """The demonstration. Raises ConfigError if it failed, or a limit cut it: what is left would be taught as if it were all."""
+def _check_complete(dialogue: Dialogue, chat: Chat, limits: Limits) -> Dialogue:
+    """Returns the demonstration. Raises ConfigError if it failed, or a limit truncated it."""
     key = _CUTS.get(dialogue.stop_reason or StopReason.AGREED)
     if dialogue.failed:
         raise ConfigError(
-            f"A demonstration of the game {dialogue.game_id} failed ({dialogue.stop_reason}: {dialogue.failure}), and would be taught as "
-            "if it were complete; correct the game's player or its partner."
+            f"A demonstration of the game {dialogue.game_id} failed ({dialogue.stop_reason}: {dialogue.failure}). Correct the game's player or "
+            "its partner."
         )
     if key is None:
         return dialogue
     last = dialogue.turns[-1]
     longer = f", by a turn of {len(chat.said_ids(last.text, last.thought))} tokens" if key == "turn_tokens" else ""
     raise ConfigError(
-        f"A demonstration is cut at limits.{key} = {getattr(limits, key)}{longer}, with this tokenizer; raise the limit "
-        f"(--set limits.{key}=...): otherwise the cut text would be taught as if it were complete."
+        f"A demonstration is cut at limits.{key}={getattr(limits, key)}{longer}, with this tokenizer. Raise the limit (--set limits.{key}=...)."
     )
 
 
 def _labels(dialogue: Dialogue, opening: bool = True) -> dict[str, list[int]]:
-    """What the trainer reads. Without `opening` the player's first token is not learned: it decides whether to speak or to propose."""
-    learned = list(dialogue.loss_mask)
+    """Returns the trainer's row; without `opening` the player's first token, which decides whether to ask, is masked out."""
+    mask = list(dialogue.loss_mask)
     if not opening:
-        learned[learned.index(1)] = 0
-    spoken = zip(dialogue.response_ids, learned, strict=True)
+        mask[mask.index(1)] = 0
+    response = zip(dialogue.response_ids, mask, strict=True)
     return {
         "input_ids": dialogue.prompt_ids + dialogue.response_ids,
-        "labels": [-100] * len(dialogue.prompt_ids) + [token if learn else -100 for token, learn in spoken],
+        "labels": [-100] * len(dialogue.prompt_ids) + [token if trained else -100 for token, trained in response],
         "attention_mask": [1] * (len(dialogue.prompt_ids) + len(dialogue.response_ids)),
     }
 
@@ -268,14 +271,14 @@ def _shown(items: Iterable[Any], total: int, what: str) -> Iterator[Any]:
 
 
 def _texts(config: Config, curriculum: Curriculum, games: Iterable[Dealt]) -> Iterator[str]:
-    """What the tokenizer is trained on: the games' own texts, the game's further words, and each role."""
-    stand_in = Chat(train_tokenizer(["stand-in"], 300))
-    controls = re.compile("|".join(map(re.escape, stand_in.tokenizer.get_added_vocab())))
-    spoken = replace(curriculum.demonstrations, player=curriculum.speaker)
-    for dialogue in _demonstrations(config, games, stand_in, spoken):
-        yield from controls.split(stand_in.tokenizer.decode(dialogue.prompt_ids + dialogue.response_ids))
+    """Yields the tokenizer's training texts: dialogues, the game's further words, and each role."""
+    temporary = Chat(train_tokenizer(["stand-in"], 300))  # to play the dialogues before the tokenizer exists
+    controls = re.compile("|".join(map(re.escape, temporary.tokenizer.get_added_vocab())))
+    lesson = replace(curriculum.demonstrations, player=curriculum.speaker)
+    for dialogue in _demonstrations(config, games, temporary, lesson):
+        yield from controls.split(temporary.tokenizer.decode(dialogue.prompt_ids + dialogue.response_ids))
         yield from (turn.error for turn in dialogue.turns if turn.error)
     yield from curriculum.words
     yield from (
         f"{role}\n" for role in ("system", "user", "assistant") for _ in range(500)
-    )  # so that each is one token
+    )  # often enough for each to become one token

@@ -19,7 +19,7 @@ from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.lab import incentives
 from slim_rl.lab.bench.suites import load_suites
-from slim_rl.lab.incentives.priced import priced
+from slim_rl.lab.incentives.question_cost import net_rewards
 from tests.paths import ROOT
 
 
@@ -43,19 +43,19 @@ def mean(dialogues: list[Dialogue]) -> float:
 
 def test_asking_pays_from_the_first_question_and_no_cheat_does(tmp_path: Path) -> None:
     found = incentives.measure(local(tmp_path), 120, (1, 3, 6))
-    assert found.pays, found.sentence
+    assert found.rewards_asking, found.sentence
     by_name = {line.name: line for line in found.lines}
     assert by_name["3 best questions"].reward.value > 0.9 > by_name["3 random questions"].reward.value
-    assert by_name["3 best questions"].told == pytest.approx(3, abs=0.1)
+    assert by_name["3 best questions"].learned == pytest.approx(3, abs=0.1)
     cheats = [line for line in found.lines if line.against]
     assert len(cheats) == 8 and all(line.gain is not None and line.gain.low <= 0 for line in cheats)
-    assert all(line.told == 0 for line in cheats)
+    assert all(line.learned == 0 for line in cheats)
 
 
 def test_what_a_price_makes_of_it(tmp_path: Path) -> None:
-    found = priced(local(tmp_path), 40, [0.02, 0.5])
+    found = net_rewards(local(tmp_path), 40, [0.02, 0.5])
     cheap = {each.name: each for each in found if each.price == 0.02}
-    assert cheap["greedy, stops by what it knows"].net.value > 0.9 and cheap["never asks"].net.value < 0.2
+    assert cheap["greedy, stops by expected gain"].net.value > 0.9 and cheap["never asks"].net.value < 0.2
     assert all(each.questions == 0 for each in found if each.price == 0.5 and "stops" in each.name)
 
 
@@ -99,10 +99,10 @@ def test_arms_that_differ_in_what_is_shown_play_the_same_games(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("warmstart.lessons={told: 3}", "warmstart.lessons names told, .* choose among asked"),
-        ("warmstart.partners={forthcoming: 1}", "warmstart.partners names forthcoming, .* choose among shy, mute"),
+        ("warmstart.lessons={told: 3}", "warmstart.lessons has told, .* Choose from asked"),
+        ("warmstart.partners={forthcoming: 1}", "warmstart.partners has forthcoming, .* Choose from shy, mute"),
         ("warmstart.player={thinks: turn}", "warmstart.player is {'thinks': 'turn'}, but .* leave it out"),
-        ("environment=examples.secret_number.SecretNumber", "has nothing to teach a model by"),
+        ("environment=examples.secret_number.SecretNumber", "has no demonstrations"),
     ],
 )
 def test_a_warm_start_that_the_game_does_not_have_is_refused(tmp_path: Path, override: str, message: str) -> None:

@@ -53,7 +53,7 @@ async def test_a_chat_model_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_the_shipped_config_pays_for_asking_and_for_nothing_else() -> None:
     asked = incentives.measure(load_config("guess_who_local"), 600, (1, 2, 4, 6, 8), everyone=False)
-    assert asked.pays and asked.first is not None and asked.first.low > 0
+    assert asked.rewards_asking and asked.first_gain is not None and asked.first_gain.low > 0
     assert all(line.gain is not None and line.gain.value > 0 for line in asked.curve[1:])
 
 

@@ -1,6 +1,6 @@
-"""Runs whose logs are gone, or on another machine: they stay as the tables of an experiment's page have them.
+"""Runs without logs, whose values are taken from the tables of the experiment's earlier page.
 
-The invariant: all of a run comes from one place, its logs or the tables.
+Invariant: all values of a run come from one source, its logs or the tables.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from slim_rl import provenance
 from slim_rl.analysis.plays import Plays
 
 
-def kept(plays: Plays, earlier: Plays) -> Plays:
-    """What logs show, and of runs without logs what the tables had. A run that has ended by the tables alone is taken from them."""
+def with_earlier_runs(plays: Plays, earlier: Plays) -> Plays:
+    """Returns the logs' values, with the tables' values for runs whose logs are missing or end earlier."""
     stay = (earlier.runs - plays.runs) | (earlier.ended - plays.ended)
     if not stay:
         return plays
@@ -31,7 +31,10 @@ def kept(plays: Plays, earlier: Plays) -> Plays:
 
 
 def _joined(here: pd.DataFrame, before: pd.DataFrame, stay: set[str], start: list[str]) -> pd.DataFrame:
-    """Runs that stay from `before`, all others from `here`; so too the start, which was played for all runs of each of `start`."""
+    """Returns the rows of runs in `stay` from `before`, and all others from `here`.
+
+    Rows without a run (initial policies) come from `before` if `here` has none with the same values of `start`.
+    """
     here = here[~here["run"].isin(stay)]
     known = set(here.loc[here["run"] == "", start].itertuples(index=False, name=None))
     missing = np.array([key not in known for key in before[start].itertuples(index=False, name=None)], bool)

@@ -1,4 +1,4 @@
-"""What asking is worth at a price a question: askers on paper, who are told all that they ask for, on a config's own games."""
+"""Net reward of simulated askers, whose questions are all answered, at a question cost, in a config's games."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError
 from slim_rl.formats import plain
 from slim_rl.lab.frontier import MOST, Frontier
-from slim_rl.lab.incentives.found import JUDGED
+from slim_rl.lab.incentives.results import JUDGED
 from slim_rl.measured import measured
 from slim_rl.statistics import clustered_mean
 from slim_rl.statistics.estimate import Estimate
 
 
 @dataclass(frozen=True, slots=True)
-class PricedAsker:
-    """What one asker earns at a price.
+class AskerResult:
+    """Net reward of one asker at a question cost.
 
     Attributes:
-        price: of a question, in reward.
-        name: what it does.
-        questions: how many it asks, on average.
-        net: its reward less what its questions cost; the interval is over games.
-        choice: what it earns above the asker that asks at random and stops by the same rule; None for that one.
+        price: question cost, in reward.
+        name: choice of questions, and rule of stopping.
+        questions: mean number of questions per game.
+        net: net reward, with an interval over games.
+        choice: net reward minus that of the random asker with the same rule; None for that one.
     """
 
     price: float
@@ -39,9 +39,14 @@ class PricedAsker:
     choice: Estimate | None = None
 
 
-def priced(config: Config, num_games: int, prices: Sequence[float], most: int = MOST) -> list[PricedAsker]:
-    """At each price: who never asks; and of each asker of the game's frontier, the best that one number of questions for all games can
-    do, and stopping once the next question is expected to add less than its price. None asks more than `most`.
+def net_rewards(config: Config, num_games: int, prices: Sequence[float], most: int = MOST) -> list[AskerResult]:
+    """Returns the net reward of each asker at each question cost.
+
+    The askers are one that never asks and, per asker of the game's frontier, two rules of stopping: after the best fixed number of
+    questions, and when the next question's expected gain is below its cost.
+
+    Args:
+        most: maximum number of questions per game.
 
     Raises:
         ConfigError: the game has no frontier.
@@ -50,18 +55,20 @@ def priced(config: Config, num_games: int, prices: Sequence[float], most: int = 
     games = [(row.game_state, row.seat) for row in deal(config, "train", num_games)]
     frontiers = {name: Frontier(*curve) for name, curve in game.frontier(games, most).items()}
     if not frontiers:
-        raise ConfigError(f"{config.environment} has no frontier, so what asking is worth at a price is not known.")
+        raise ConfigError(
+            f"--price needs the classmethod {config.environment}.frontier, which is missing. Implement it, or leave --price out."
+        )
 
     def mean(values: np.ndarray) -> Estimate:
         return clustered_mean(values, np.arange(len(values)))
 
-    def askers(price: float) -> Iterator[PricedAsker]:
+    def askers(price: float) -> Iterator[AskerResult]:
         never = np.zeros(len(games), dtype=int)
-        yield PricedAsker(price, "never asks", 0.0, mean(next(iter(frontiers.values())).net(never, price)))
+        yield AskerResult(price, "never asks", 0.0, mean(next(iter(frontiers.values())).net(never, price)))
         asked = {
             name: {
-                "one number of questions for all": never + frontier.best_number(price),
-                "stops by what it knows": frontier.stops(price),
+                "fixed number of questions": never + frontier.best_number(price),
+                "stops by expected gain": frontier.stops(price),
             }
             for name, frontier in frontiers.items()
         }
@@ -70,16 +77,16 @@ def priced(config: Config, num_games: int, prices: Sequence[float], most: int = 
                 net, choice = frontier.net(number, price), None
                 if name != JUDGED and JUDGED in frontiers:
                     choice = mean(net - frontiers[JUDGED].net(asked[JUDGED][rule], price))
-                yield PricedAsker(price, f"{name}, {rule}", float(number.mean()), mean(net), choice)
+                yield AskerResult(price, f"{name}, {rule}", float(number.mean()), mean(net), choice)
 
     return [each for price in prices for each in askers(price)]
 
 
-def table(askers: Sequence[PricedAsker], title: str) -> Table:
-    """For a terminal of 80 columns."""
-    caption = "net: reward less the price; ±: 95% intervals over games"
+def table(askers: Sequence[AskerResult], title: str) -> Table:
+    """Returns the results as a table of 80 columns."""
+    caption = "cost: per question, in reward; questions: per game; ±: 95% intervals over games"
     out = Table(title=title, caption=caption, box=None, pad_edge=False)
-    for heading in ("price", "asker", "questions", "net"):
+    for heading in ("cost", "asker", "questions", "net reward"):
         out.add_column(heading, justify="left" if heading == "asker" else "right", no_wrap=True)
     for before, each in zip([None, *askers], askers, strict=False):
         first = before is None or before.price != each.price
