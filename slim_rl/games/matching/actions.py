@@ -1,4 +1,4 @@
-"""What a player may say, read strictly about meaning and leniently about form. No text raises an exception.
+"""Parser of players' actions, strict about meaning and lenient about form. No text raises an exception.
 
 An action is one tag, `[message]`, `[propose]`, `[accept]` or `[reject]`, and its text. A proposal names every paper and
 every reviewer exactly once, in pairs, each pair within one line; how the pairs are written (bullets, HTML breaks,
@@ -50,7 +50,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class ActionError:
-    """A refused action; `message` tells its author how to fix it."""
+    """Refused action; `message` explains to its author how to fix it."""
 
     message: str
 
@@ -90,7 +90,7 @@ def parse_action(
 
 
 def is_bare_proposal(text: str) -> bool:
-    """Whether a text is `[propose]` and no plan."""
+    """Returns True if a text is `[propose]` without a plan."""
     tag = TAG.match(text.lstrip(DECORATION))
     return tag is not None and tag[1].lower() == "propose" and not tag.string[tag.end() :].strip(DECORATION)
 
@@ -118,14 +118,14 @@ def parse_proposal(text: str, roster: Roster) -> Assignment | ActionError:
 
 
 def format_proposal(assignment: Sequence[int], roster: Roster) -> str:
-    """The [propose] action for an assignment: one line a paper, 'short title: full reviewer', in paper order."""
+    """Formats an assignment as a [propose] action: one line per paper, 'short title: full reviewer', in paper order."""
     reviewer_of = {paper: reviewer for reviewer, paper in enumerate(assignment)}
     lines = (f"{paper}: {roster.reviewers[reviewer_of[i]]}" for i, paper in enumerate(roster.short_papers))
     return "\n".join(("[propose]", *lines))
 
 
 def _parse_line(line: str, roster: Roster) -> list[tuple[int, int]] | ActionError:
-    """The (reviewer, paper) pairs of one line; none if it names nobody and does not look like a pair."""
+    """Returns the (reviewer, paper) pairs of one line; none if it names nobody and does not look like a pair."""
     line = _without_asides(line, roster)
     hits = list(roster.hits(line))
     rest = _rest(line, hits)
@@ -159,7 +159,7 @@ def _parse_line(line: str, roster: Roster) -> list[tuple[int, int]] | ActionErro
 
 
 def _without_asides(line: str, roster: Roster) -> str:
-    """The line without the brackets in which nothing is named: "Ava Li (62)", but not the "(2002)" of a paper that is called so."""
+    """Removes the brackets without a name: "Ava Li (62)", but not the "(2002)" of a paper's title."""
     if "(" not in line:
         return line
     named = list(roster.hits(line))
@@ -173,7 +173,7 @@ def _without_asides(line: str, roster: Roster) -> str:
 
 
 def _rest(line: str, hits: Sequence[Mention]) -> str:
-    """The line without the names in it."""
+    """Returns the line without the names in it."""
     parts, at = [], 0
     for hit in hits:
         parts.append(line[at : hit.start])

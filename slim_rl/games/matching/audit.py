@@ -1,11 +1,11 @@
-"""Checks a partner against the true table: what it said in a dialogue log, not what it was told to do.
+"""Audit of a partner against the true table, from what it wrote in a dialogue log.
 
-    a fault is counted only where the words can be read one way; a number that cannot is counted as unread, never guessed
+A fault is counted only if the text can be read in one way. A number that cannot is counted as unread, never guessed.
 
 What the policy asked is judged by its own words (`reading.reader`), since no reply excuses itself: a partner must answer a question that
-names a pair, or leaves a name out, and may answer a pair that a question mark alone closes. Which numbers a reply holds is read here a
+names a pair, or leaves a name out, and may answer a pair that only a question mark closes. The numbers of a reply are read here a
 second time and independently, so that a value that the shared reading misses is noticed as unread. A reply with an unread number is in
-no other count but `malformed` and `aside`.
+no other count except `malformed` and `aside`.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ _SPOKEN = ("message", "reject")
 
 
 def faults(dialogue: Dialogue) -> dict[str, tuple[int, int]]:
-    """What the partner did in one dialogue: the words of `CHECKS` -> (faults, cases). Empty if the game is not the matching game."""
+    """Returns the partner's faults in one dialogue: heading of `CHECKS` -> (faults, cases). Empty if the game is another."""
     return {CHECKS[name]: found for name, found in audit(dialogue).items()}
 
 
 def audit(dialogue: Dialogue) -> dict[str, tuple[int, int]]:
-    """As `faults`, by the names of `CHECKS`."""
+    """Returns `faults` under the names of `CHECKS`."""
     game = state_of(dialogue.game_state)
     return {} if game is None else _Audit(dialogue, game).run()
 
 
 class _Audit:
-    """One dialogue, read turn by turn."""
+    """Turn-by-turn reading of one dialogue."""
 
     def __init__(self, dialogue: Dialogue, game: GameState) -> None:
         self.dialogue, self.game, self.roster = dialogue, game, game.roster
@@ -137,7 +137,7 @@ class _Audit:
             self._add("malformed", asked_again + (turn.error is not None), asked_again + 1)
 
     def _count_the_last_straw(self) -> None:
-        """A partner that asks its model again by itself leaves no turn when it gives up."""
+        """Counts the fault of a partner that retries its model by itself and leaves no turn when it gives up."""
         turns = [turn for turn in self.dialogue.turns if turn.role == "partner"]
         if self.dialogue.stop_reason is StopReason.PARTNER_ERRORS and not (turns and turns[-1].error is not None):
             tries = int(self.dialogue.partner.get("malformed_retries", 0)) + 1
@@ -149,7 +149,7 @@ class _Audit:
 
 
 def stated(text: str, roster: Roster, asked: Sequence[Pair] = ()) -> tuple[list[tuple[Pair, float]], list[float]]:
-    """The (pair, value) statements of a partner's words, and all numbers in them that are not part of a name."""
+    """Returns the (pair, value) statements of a partner's text, and all its numbers that are not part of a name."""
     numbers = [float(number) for number in _NUMBER.findall(mask(text, roster))]
     return answers.stated(asked, text, roster, _NUMBER), numbers
 

@@ -1,6 +1,6 @@
-"""The floor and the ceiling that a policy of the matching game is set against: scripted policies, by name.
+"""Scripted policies, by name, to compare a policy with: the floor and the ceiling of the matching game.
 
-each knows what its seat sees and is told, and the chances of the config's deals; none knows the table
+Each knows what its seat sees and learns, and the chances of the config's deals; none knows the table.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from slim_rl.games.matching.view import MatchingView
 
 
 class Ideal(Asker):
-    """Asks the best question, one at a time, until the next is expected to add less than it costs, or nothing.
+    """Policy that asks the best question, one at a time, until the next would cost more than its expected gain.
 
     Args:
-        price: of a question, as a share of the best score.
-        chances: that the other seat sees a pair, for an asker in seat 0 and in seat 1.
+        price: question cost, as a share of the best score.
+        chances: chance that the other seat sees a pair, for an asker in seat 0 and in seat 1.
     """
 
     def __init__(self, price: float, chances: tuple[float, float]) -> None:
@@ -38,8 +38,10 @@ class Ideal(Asker):
 
 
 def baselines(game: MatchingSettings, price: float = 0.0, number: int = 4) -> dict[str, Any]:
-    """See `MeasuredEnvironment.baselines`: a plan by chance, the best plan without a question, after so many random or best questions, and
-    after those that pay.
+    """Returns the policies of `MeasuredEnvironment.baselines`.
+
+    They are a random plan, the best plan without a question, the best plan after given numbers of random or best questions, and after all
+    questions that gain more than they cost.
     """
     theirs = game.p_observed if game.p_observed_2 is None else game.p_observed_2
     return {

@@ -1,7 +1,7 @@
-"""What a player has by what it sees, what it was told and what it asked in vain.
+"""Beliefs of a player: the scores it sees, those it learned, and the pairs it asked about in vain.
 
-a score counts as told where the measuring instrument counts it (`questions.answers.stated`), by the value that was said, true or not
-a player's own sight goes before what it is told; of a pair told twice the last counts
+A score counts as learned if the annotator counts it (`questions.answers.stated`), with the value that was stated, true or not. The
+player's own view takes precedence; of a pair stated twice, the last value counts.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ IN_VAIN = "-"  # in a table of what a player knows: it asked, and was told no sc
 
 @dataclass(slots=True)
 class Heard:
-    """What comes of a conversation for one seat.
+    """Outcome of a conversation for one seat.
 
     Attributes:
-        told: the scores it was told, as they were said.
+        told: the scores it learned, as they were stated.
         asked: the pairs that it asked about.
     """
 
@@ -41,9 +41,7 @@ class Heard:
     _open: Sequence[Pair] = ()  # what it asked last
 
     def read(self, said: Sequence[tuple[int, str]]) -> Heard:
-        """Takes in messages and rejections, each (author, text): all that were said so far, of which it reads the new ones. Never
-        raises.
-        """
+        """Reads the new ones of all messages and rejections so far, each (author, text). Never raises."""
         for number, (author, text) in enumerate(said[self._read :], self._read):
             if author == self.seat:
                 before = [earlier for _, earlier in said[max(0, number - LOOK_BACK) : number]]
@@ -56,7 +54,7 @@ class Heard:
         return self
 
     def fill(self, shown: Shown) -> list[list[float | None]]:
-        """`shown` with what was told in its empty cells."""
+        """Returns `shown` with learned scores in its empty cells."""
         return [
             [self.told.get((r, p)) if value is None else value for p, value in enumerate(row)]
             for r, row in enumerate(shown)
@@ -64,7 +62,7 @@ class Heard:
 
 
 def heard(view: View) -> Heard:
-    """What came of the conversation for the seat whose view it is; to be looked at only, for those who ask share it."""
+    """Returns the conversation's outcome for the view's seat. Callers share the result and must not change it."""
     said = tuple((utterance.seat, utterance.text) for utterance in view.history if utterance.error is None)
     return _heard(view.seat, view.private.roster, said)
 
@@ -75,11 +73,11 @@ def _heard(seat: int, roster: Roster, said: tuple[tuple[int, str], ...]) -> Hear
 
 
 def known_lines(heard: Heard, shown: Shown, one_scale: bool = True, plan: Assignment | None = None) -> list[str]:
-    """What a seat knows as text, one line a reviewer: a score, "?" where it has none, or `IN_VAIN`.
+    """Formats a seat's knowledge, one line per reviewer: a score, "?" if it has none, or `IN_VAIN`.
 
     Args:
-        one_scale: whether both seats' scores are on one; else what was told stays out, for it would stand among its own as if it were.
-        plan: whose pairs are marked.
+        one_scale: whether both seats' scores are on one scale; otherwise learned scores stay out, since they are not comparable.
+        plan: plan whose pairs are marked.
     """
     known = heard.fill(shown) if one_scale else shown
     in_vain = heard.asked - heard.told.keys()
@@ -94,10 +92,10 @@ def known_lines(heard: Heard, shown: Shown, one_scale: bool = True, plan: Assign
 
 
 def expected_scores(shown: Shown, scale: float, told: Mapping[Pair, float]) -> NDArray[np.float64]:
-    """What each score is expected to be, (n, n), on the true scale: seen, or told, or the mean.
+    """Returns each score's expectation, (n, n), on the true scale: seen, learned, or the mean.
 
     Args:
-        scale: by which `shown` is scaled. Where it is not 1, what was told is scaled by a factor that the player does not know.
+        scale: scale of `shown`. If it is not 1, learned scores have a factor that the player does not know.
     """
     table = np.array([[np.nan if cell is None else cell / scale for cell in row] for row in shown])
     values = np.where(np.isnan(table), UNSEEN_VALUE, table)
@@ -109,8 +107,10 @@ def expected_scores(shown: Shown, scale: float, told: Mapping[Pair, float]) -> N
 
 
 def _unscaling(told: Sequence[float]) -> float:
-    """The expected 1 / factor of scores, uniform on 0..99, that were told times a factor, uniform on `SCALES`: Bayes' rule over a
-    grid, where the likelihood of k of them is factor^-k if none would exceed 99."""
+    """Returns the expected 1 / factor of learned scores, uniform on 0..99, times a factor, uniform on `SCALES`.
+
+    Bayes' rule over a grid: the likelihood of k of them is factor^-k if none would exceed 99.
+    """
     from slim_rl.games.matching.generate import SCALES, VALUES  # which a game on one scale does without
 
     factors = np.linspace(*SCALES, 400)

@@ -26,7 +26,7 @@ GO_ON = "[message] Go on."  # for a player who, in the record, let the other spe
 
 @dataclass(frozen=True, slots=True)
 class PlayedTurn:
-    """One turn of a playable game. `recorded`: the words are a person's, and not supplied to keep the turns legal."""
+    """Turn of a playable game. `recorded`: a person wrote it; otherwise it was added to keep the turns legal."""
 
     seat: int
     text: str
@@ -110,7 +110,7 @@ def read_recorded(path: str | Path) -> Iterator[RecordedGame]:
 
 
 def playable(game: RecordedGame) -> list[PlayedTurn]:
-    """The record as strictly alternating legal turns, beginning with seat 0.
+    """Converts the record into strictly alternating legal turns, beginning with seat 0.
 
     Messages in a row become one; talk about a pending proposal is left out; a proposal that another one replaced is rejected
     first; where one player acted twice, the other is given words (`GO_ON`).
@@ -145,7 +145,7 @@ def playable(game: RecordedGame) -> list[PlayedTurn]:
 
 
 def conversation(game: RecordedGame, seat: int) -> Conversation:
-    """The game as `seat` lived it, in the words of `MatchingEnv`: the policy of a training run reads the same."""
+    """Returns the game as `seat` read it, in the texts of `MatchingEnv`, as in a training run."""
     told = MatchingEnv(max_proposals=None)
     told.reset(game.state)
     messages, train = told.prompt(seat), [False, False]
@@ -169,7 +169,7 @@ def conversation(game: RecordedGame, seat: int) -> Conversation:
 
 
 def _words(text: str) -> str:
-    """A message's words on one line, with nothing in them that reads as an action's tag."""
+    """Returns a message's text on one line, with nothing in it that reads as an action's tag."""
     return " ".join(text.replace("[", "(").replace("]", ")").split())
 
 
@@ -186,7 +186,7 @@ def _row(played: Conversation, chat: Chat | None) -> dict[str, Any]:
 
 
 def encode(messages: list[dict[str, str]], train: list[bool], chat: Chat) -> dict[str, list[int]]:
-    """`input_ids` and `labels` (-100 where there is no target), with the token boundaries that a training run has."""
+    """Returns `input_ids` and `labels` (-100 without a target), with the token boundaries of a training run."""
     opening = next(index for index, message in enumerate(messages) if message["role"] == "assistant")
     ids = chat.prompt_ids(messages[:opening])
     labels = [-100] * len(ids)

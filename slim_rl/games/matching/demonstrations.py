@@ -1,9 +1,8 @@
-"""The scripted player a tiny model learns the game from: it asks a varying, mostly small number of questions and then proposes
-the best plan it knows.
+"""Scripted player whose games a tiny model learns from.
 
-It knows its own cells and what it was told; a cell it knows nothing of counts as the mean. How many questions it asks, and of
-what kind, is drawn for each game and does not depend on the game. A model taught by it can therefore ask but has no reason to:
-whether asking pays is left to reinforcement learning.
+It asks a varying, mostly small number of questions, then proposes its best plan. It knows its own cells and what it learned; an unknown
+cell counts as the mean. How many questions it asks, and of which kind, is drawn per game and does not depend on the game. A model trained
+on it can ask but has no reason to: that is left to reinforcement learning.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ class QuestioningPlayer:
         return table_lines(game.roster, known(view)) if plans_itself else []
 
     def action(self, view: View) -> str:
-        """The next action, as text with its tag."""
+        """Returns the next action, as text with its tag."""
         game: MatchingView = view.private
         if game.pending is not None:
             return "[accept]"
@@ -108,11 +107,11 @@ class QuestioningPlayer:
         return format_proposal(proposed[rejected % len(proposed)], game.roster)
 
     def _message(self, view: View, aims: bool, minds: bool, rng: random.Random) -> str | None:
-        """What it says; None if it would ask about a pair and knows or has asked about every one, or asking costs too much.
+        """Returns the next message; None if no pair is left to ask about, or asking costs too much.
 
         Args:
             aims: whether it asks about pairs of its best plan so far, as long as one of them is left.
-            minds: whether it asks only what pays.
+            minds: whether it asks only questions whose expected value exceeds their cost.
         """
         game: MatchingView = view.private
         kind = rng.choices(list(self.kinds), list(self.kinds.values()))[0]
@@ -132,13 +131,14 @@ class QuestioningPlayer:
 
 
 def _pays(view: View) -> bool:
-    """Whether the best question promises more than it costs."""
+    """Returns True if the best question's expected value exceeds its cost."""
     return not view.price or best_question(view)[1] > view.price * best_score(view)
 
 
 def curriculum(config: Config) -> Curriculum:
-    """Demonstrations, and lessons in which much is seen, asked or told, or little is left to ask. The tokenizer knows every number
-    that a score can be.
+    """Yields demonstrations, and lessons in which much is seen, asked or answered, or little is left to ask.
+
+    The tokenizer knows every number that a score can be.
     """
     settings = config.warmstart
     habits = {
@@ -163,7 +163,7 @@ def curriculum(config: Config) -> Curriculum:
 
 
 def _tables(config: Config, number: int) -> Iterator[tuple[str, GameState]]:
-    """Random tables, however hard, of which the seat sees a share between 0.2 and 1, and the partner nothing."""
+    """Yields random tables of any hardness; the seat sees a share between 0.2 and 1, the partner nothing."""
     rng = np.random.default_rng(seed_of(config.seed, "tables"))
     for _ in range(number):
         board, roster = board_for(config.game, rng)
@@ -174,10 +174,10 @@ def _tables(config: Config, number: int) -> Iterator[tuple[str, GameState]]:
 
 
 def _gaps(config: Config, number: int) -> Iterator[tuple[str, GameState]]:
-    """Random tables, however hard, of which the seat lacks one cell to a half of them, few more often, and the partner has those.
+    """Yields random tables of which the seat lacks one cell to a half, few more often; the partner has those.
 
-    Where nearly nothing is seen a question drawn among all pairs is nearly as likely as one drawn among those that are not seen, so that
-    a model is hardly taught the difference.
+    If nearly nothing is seen, a question drawn among all pairs is nearly as likely as one drawn among unseen pairs, so that a model rarely
+    learns the difference.
     """
     rng = np.random.default_rng(seed_of(config.seed, "gaps"))
     for _ in range(number):
@@ -197,19 +197,20 @@ def _dealt(
 
 
 def known(view: View) -> list[list[float | None]]:
-    """Each cell's value as far as this seat has it, shape (n, n): seen, or told, or None."""
+    """Returns each cell's value as far as this seat knows it, shape (n, n): seen, learned, or None."""
     game: MatchingView = view.private
     return heard(view).fill(game.table)
 
 
 def best_plan(view: View) -> Assignment:
-    """The plan that is best by what the seat sees and was told: the one that a game marks, if it marks one (`show_known: plan`)."""
+    """Returns the best plan by what the seat sees and learned; the one that a game marks with `show_known: plan`."""
     return best_assignment(beliefs(view))[0]
 
 
 def plans(view: View) -> list[Assignment]:
-    """Plans to propose, best first: all assignments of a small table, some of the best of a larger one. A cell that the seat knows
-    nothing of counts as the mean.
+    """Returns plans to propose, best first: all assignments of a small table, some of the best of a larger one.
+
+    An unknown cell counts as the mean.
     """
     game: MatchingView = view.private
     mean = UNSEEN_VALUE * game.scale
@@ -221,7 +222,10 @@ def plans(view: View) -> list[Assignment]:
 
 
 def _near_best(values: NDArray[np.float64]) -> list[Assignment]:
-    """The best plan by `values`, (n, n), and for each of its pairs the best one without it: among them is the second best of all."""
+    """Returns the best plan by `values`, (n, n), and for each of its pairs the best one without it.
+
+    The second best of all is among them.
+    """
     best = best_assignment(values)[0]
     others: set[Assignment] = set()
     for pair in enumerate(best):

@@ -32,7 +32,7 @@ _EVAL_START = 2**31  # eval games are numbered from here on, and stay the same h
 
 
 def _later(module: str, name: str) -> Any:
-    """A function of this folder's that no dialogue needs: its file is imported when it is called."""
+    """Returns a function of this folder that no dialogue needs; its file is imported on the first call."""
 
     def called(*arguments: Any, **named: Any) -> Any:
         return getattr(import_module(f"slim_rl.games.matching.{module}"), name)(*arguments, **named)
@@ -111,7 +111,7 @@ class MatchingEnv(MeasuredEnvironment):
 
     @property
     def game(self) -> GameState:
-        """The game on the table. Raises RuntimeError before the first `reset`."""
+        """Returns the current game. Raises RuntimeError before the first `reset`."""
         if self._game is None:
             raise RuntimeError("No game has been dealt: call reset(game_state) first.")
         return self._game
@@ -155,7 +155,7 @@ class MatchingEnv(MeasuredEnvironment):
         return parse_action(text, self.game.roster, must_respond=self.pending is not None, plan=plan)
 
     def _best_plan(self, seat: int) -> Assignment:
-        """The best plan by what the seat sees and was told."""
+        """Returns the best plan by what the seat sees and learned."""
         return best_assignment(expected_scores(self._shown(seat), self.game.scale(seat), self._heard(seat).told))[0]
 
     def _take(self, action: Action) -> str:
@@ -177,7 +177,7 @@ class MatchingEnv(MeasuredEnvironment):
         return f"[{action.kind}] {action.text}".rstrip()
 
     def get_normalized_reward(self) -> float:
-        """The accepted plan's score over the best; 0 without one."""
+        """Returns the accepted plan's score over the best; 0 without one."""
         if self.accepted is None:
             return 0.0
         return self.game.score(self.accepted) / self.game.best_assignment_reward
@@ -227,7 +227,7 @@ class MatchingEnv(MeasuredEnvironment):
             yield state.id, state
 
     def solution(self) -> dict[str, Any]:
-        """``ground_truth``, an optimal assignment, and ``optimal_score``."""
+        """Returns ``ground_truth``, an optimal assignment, and ``optimal_score``."""
         return {"ground_truth": list(self.game.best()), "optimal_score": self.game.best_assignment_reward}
 
     def board(self, seat: int | None) -> Board:
@@ -239,13 +239,15 @@ class MatchingEnv(MeasuredEnvironment):
         return Board(title, roster.reviewers, roster.short_papers, cells, best)
 
     def known(self, seat: int) -> Sequence[Sequence[float | None]]:
-        """The scores that `seat` is shown, else those it was told if both play on one scale; None where it has none."""
+        """Returns the scores that `seat` sees, or else learned if both play on one scale; None where it has none."""
         shown = self._shown(seat)
         return shown if has_scales(self.game) else self._heard(seat).fill(shown)
 
     def _shown(self, seat: int) -> Shown:
-        """The table that a seat reads. With an open book its private view, by which scripted partners answer and judge, and the recorded
-        deal, by which questions are measured, stay as they are: arms with and without it are counted alike.
+        """Returns the table that a seat reads.
+
+        With an open book its private view, by which scripted partners answer and judge, and the recorded deal, by which questions are measured,
+        stay as they are: arms with and without it are counted alike.
         """
         game = self.game
         return game.pooled(game.scale(seat)) if self.open_book else game.displayed(seat)

@@ -62,7 +62,7 @@ def generate_games(
 
 
 def roster_for(config: MatchingSettings, rng: np.random.Generator | None = None) -> Roster:
-    """The config's own names, or DialOp's; the first n of them, or any n that `rng` draws."""
+    """Returns the config's names, or DialOp's: the first n of them, or any n that `rng` draws."""
     reviewers, papers = config.reviewers or REVIEWERS, config.papers or PAPERS
     if rng is not None:
         reviewers, papers = (tuple(names[i] for i in rng.permutation(len(names))) for names in (reviewers, papers))
@@ -70,7 +70,7 @@ def roster_for(config: MatchingSettings, rng: np.random.Generator | None = None)
 
 
 def board_for(config: MatchingSettings, rng: np.random.Generator) -> tuple[MatchingSettings, Roster]:
-    """The settings of one game, its n drawn where the config names several, and its names."""
+    """Returns the settings of one game, its n drawn if the config names several, and its names."""
     if config.sizes:
         config = config.changed(n=int(rng.choice(config.sizes)), sizes=())
     return config, roster_for(config, rng if config.names == "random" else None)
@@ -177,7 +177,7 @@ def _advance(streams: list[_Stream], config: MatchingSettings, roster: Roster) -
 
 
 def _draw(owners: list[_Stream], first: int, config: MatchingSettings) -> _Draws:
-    """One block a stream named in `owners`, in that order; they are numbered from `first`."""
+    """Draws one block per stream named in `owners`, in that order; they are numbered from `first`."""
     shape = (config.n, config.n, _BLOCK)
     chances = (config.p_observed, config.p_observed if config.p_observed_2 is None else config.p_observed_2)
     thresholds = np.array([max(1, round(p * 2**32)) - 1 for p in chances], np.uint32).reshape(2, 1, 1, 1)
@@ -193,7 +193,7 @@ def _draw(owners: list[_Stream], first: int, config: MatchingSettings) -> _Draws
 
 
 def _known(table: NDArray[np.int16], mask: NDArray[np.bool_]) -> NDArray[np.int16]:
-    """The table with what is unseen at its expectation; by arithmetic, which is ten times as fast here as a masked write."""
+    """Returns the table with unseen cells at their expectation; arithmetic is ten times as fast here as a masked write."""
     return (table - np.int16(UNSEEN_VALUE)) * mask + np.int16(UNSEEN_VALUE)
 
 
@@ -209,7 +209,7 @@ def _sift(draws: _Draws, seat: int, hardness: float) -> _Draws:
 
 
 def _optimum_if_hard(draws: _Draws, i: int, hardness: float) -> int | None:
-    """The optimum of draw `i` if it beats both solo plans by more than `hardness`, by DialOp's own computation."""
+    """Returns the optimum of draw `i` if it exceeds both solo plans by more than `hardness`, by DialOp's own computation."""
     table = draws.table[:, :, i]
     optimum = best_assignment(table)[1]
     if draws.floor[i] * hardness < optimum and all(
@@ -221,14 +221,14 @@ def _optimum_if_hard(draws: _Draws, i: int, hardness: float) -> int | None:
 
 
 def _optimum_ceiling(table: NDArray[np.int16]) -> NDArray[np.int32]:
-    """An upper bound of the optimum, (batch,): each row's highest value, less the least by which each column then falls short."""
+    """Returns an upper bound of the optimum, (batch,): each row's maximum, minus the minimum shortfall of each column."""
     rows = table.max(axis=1)
     shortfall = (table - rows[:, None]).max(axis=0)
     return rows.sum(axis=0, dtype=np.int32) + shortfall.sum(axis=0, dtype=np.int32)
 
 
 def _solo_floor(table: NDArray[np.int16], mask: NDArray[np.bool_]) -> NDArray[np.int32]:
-    """The lowest true score of any plan that is best by what one player knows; (batch,).
+    """Returns the minimum true score of any plan that is best by what one player knows; (batch,).
 
     Maximises belief * _PACK - truth, so that among equal beliefs the worst in truth wins, whichever of them the solver takes.
     """
@@ -237,7 +237,10 @@ def _solo_floor(table: NDArray[np.int16], mask: NDArray[np.bool_]) -> NDArray[np
 
 
 def _maximum(values: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The optimum of each of a batch of tables (n, n, batch): dynamic programming, row by row, over sets of columns used."""
+    """Returns the optimum of each of a batch of tables (n, n, batch).
+
+    Dynamic programming, row by row, over sets of used columns.
+    """
     best = [np.zeros(values.shape[2], np.int32)]
     spare = np.empty_like(best[0])
     for row, transitions in zip(values, _transitions(len(values)), strict=True):
@@ -255,7 +258,7 @@ def _maximum(values: NDArray[np.int32]) -> NDArray[np.int32]:
 
 @cache
 def _transitions(n: int) -> list[list[list[tuple[int, int]]]]:
-    """For each set size k = 1..n and each set of k columns: (which set of k - 1 columns, the column left out of it), k of them."""
+    """Yields, per size k = 1..n and set of k columns, its k pairs (set without a column, that column)."""
     levels = [list(itertools.combinations(range(n), k)) for k in range(n + 1)]
     places = [{columns: place for place, columns in enumerate(level)} for level in levels]
     return [[[(places[k - 1][s[:i] + s[i + 1 :]], s[i]) for i in range(k)] for s in levels[k]] for k in range(1, n + 1)]

@@ -1,4 +1,4 @@
-"""One game as it is dealt. What a player is shown follows from the state alone: `displayed(seat)`.
+"""Game state of one generated game. What a player sees follows from the state alone: `displayed(seat)`.
 
 The state on disk has DialOp's keys, so its recorded games load unchanged.
 """
@@ -57,7 +57,7 @@ class GameState:
         return (self.scale1, self.scale2)[seat]
 
     def displayed(self, seat: int) -> tuple[tuple[int | None, ...], ...]:
-        """The table as `seat` is shown it: scaled and cut to an int; None where unseen."""
+        """Returns the table as `seat` sees it: scaled and truncated to an int; None where unseen."""
         return self._displays[seat]
 
     @cached_property
@@ -65,7 +65,7 @@ class GameState:
         return tuple(self._shown(self.mask(seat), self.scale(seat)) for seat in (0, 1))
 
     def pooled(self, scale: float = 1.0) -> tuple[tuple[int | None, ...], ...]:
-        """The table with all cells that either seat sees, times `scale` and cut to an int; None where neither sees one."""
+        """Returns the table with all cells that either seat sees, times `scale`, truncated to an int; None elsewhere."""
         both = tuple(
             tuple(one or two for one, two in zip(ones, twos, strict=True))
             for ones, twos in zip(self.mask1, self.mask2, strict=True)
@@ -79,21 +79,21 @@ class GameState:
         )
 
     def score(self, assignment: Sequence[int]) -> int:
-        """The true score of an assignment, assignment[reviewer] = paper."""
+        """Returns the true score of an assignment, assignment[reviewer] = paper."""
         return sum(self.table[reviewer][paper] for reviewer, paper in enumerate(assignment))
 
     def best(self) -> Assignment:
-        """An assignment that scores `best_assignment_reward`."""
+        """Returns an assignment that scores `best_assignment_reward`."""
         return best_assignment(self.table)[0]
 
     @property
     def id(self) -> str:
-        """A name that two games share only if they have the same scores, masks and names, at any scales."""
+        """Returns a name that two games share only if they have the same scores, masks and names, at any scales."""
         content = [self.table, self.mask1, self.mask2, self.roster.reviewers, self.roster.papers]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
     def to_dict(self) -> dict[str, Any]:
-        """DialOp's game state; with `reviewers` and `papers` where they are not DialOp's."""
+        """Returns DialOp's game state; with `reviewers` and `papers` if they are not DialOp's."""
         state: dict[str, Any] = {
             "table": [list(row) for row in self.table],
             "mask1": [[int(seen) for seen in row] for row in self.mask1],
@@ -152,7 +152,7 @@ class GameState:
 
 
 def state_of(data: Any) -> GameState | None:
-    """The game state that `data` is, as on disk; None if it is another game's."""
+    """Returns the game state in `data`, as on disk; None if it is another game's."""
     try:
         return GameState.from_dict(data)
     except DataError:
@@ -160,7 +160,7 @@ def state_of(data: Any) -> GameState | None:
 
 
 def rows_of(array: NDArray[Any]) -> tuple[tuple[Any, ...], ...]:
-    """An array as a game state has it."""
+    """Returns an array as a game state has it."""
     return tuple(map(tuple, array.tolist()))
 
 

@@ -12,7 +12,7 @@ _TIES_UP_TO = 10  # larger boards have too many sets of papers, and next to no t
 
 
 def best_assignment(values: ArrayLike) -> tuple[Assignment, float]:
-    """The one-to-one assignment of rows to columns with the highest sum, and that sum. `values`: (n, n).
+    """Returns the one-to-one assignment of rows to columns with the highest sum, and that sum. `values`: (n, n).
 
     Ties go to whichever SciPy's solver finds first, as in DialOp.
     """
@@ -24,13 +24,13 @@ def best_assignment(values: ArrayLike) -> tuple[Assignment, float]:
 
 
 def total(values: ArrayLike, assignment: Sequence[int]) -> float:
-    """The sum of values[r][assignment[r]]."""
+    """Returns the sum of values[r][assignment[r]]."""
     table = np.asarray(values, dtype=float)
     return float(table[np.arange(len(assignment)), list(assignment)].sum())
 
 
 def score_of_best(believed: ArrayLike, table: ArrayLike) -> NDArray[np.float64]:
-    """What the best assignment by `believed` values scores on the true `table`: the mean over all that tie for best.
+    """Returns the true score, by `table`, of the best assignment by `believed`: the mean over all that tie for best.
 
     Both are (games, n, n); returns (games,). By dynamic programming over sets of papers, reviewer by reviewer: the highest sum of
     each set, how many assignments reach it, and their summed scores. Beyond n = 10 it is the one the solver finds first.

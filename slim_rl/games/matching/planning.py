@@ -1,4 +1,4 @@
-"""The matching game for one: what both players see is shown to the policy, which proposes once. No dialogue, no partner.
+"""Matching game for one: the policy sees what both players see, and proposes once. No dialogue, no partner.
 
 It asks how well a policy plans when there is nothing left to ask, and is verl's single-turn mode (docs/how-to/verl.md).
 """
@@ -15,7 +15,7 @@ from slim_rl.measured import MeasuredEnvironment
 
 
 class PlanningEnv(MatchingEnv):
-    """Plays the games of the matching game's files. An action is `[propose]` and a whole plan; a valid one ends the game.
+    """Single-player environment of the matching game. A full plan, as `[propose]`, ends it.
 
     Args:
         max_errors: unreadable answers in a row that end the game with reward 0.

@@ -1,6 +1,6 @@
-"""What the players are told: the rules (a system prompt) and what they were dealt (the first user message).
+"""Texts that the players read: the rules (a system prompt) and their scores (the first user message).
 
-Kept short, since a small model reads it too; the names and numbers are those of the game at hand.
+Kept short, since a small model reads them too; the names and numbers are those of the game at hand.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def rules(
     solver: bool = False,
     marked: bool = False,
 ) -> str:
-    """The rules, the same for both seats.
+    """Returns the rules, the same for both seats.
 
     Args:
         scales: the players' tables are scaled differently.
@@ -79,7 +79,7 @@ def short_rules(solver: bool = False) -> str:
 
 
 def state_description(roster: Roster, seat: int, shown: Shown, plan: Assignment | None = None) -> str:
-    """What `seat` was dealt: one line a reviewer, with the papers' scores that it is shown; with the pairs of `plan` marked."""
+    """Returns the scores of `seat`: one line per reviewer, with the pairs of `plan` marked."""
     lines = table_lines(roster, shown, plan)
     return "\n".join(("Your scores:", *lines, "You speak first." if seat == 0 else "Your partner speaks first."))
 
@@ -87,7 +87,7 @@ def state_description(roster: Roster, seat: int, shown: Shown, plan: Assignment 
 def table_lines(
     roster: Roster, values: Sequence[Sequence[float | str | None]], plan: Assignment | None = None
 ) -> list[str]:
-    """Scores as text, one line a reviewer; "?" for None, words as they are, and `PLANNED` behind the pairs of `plan`."""
+    """Formats scores, one line per reviewer; "?" for None, words as they are, and `PLANNED` behind the pairs of `plan`."""
     marked = frozenset(enumerate(plan or ()))
     return [
         f"{reviewer}: "

@@ -1,6 +1,6 @@
-"""Recorded DialOp games: who spoke, what was said, and the score of the accepted plan, computed again.
+"""Recorded DialOp games: who spoke, the text, and the score of the accepted plan, computed again.
 
-People did not alternate strictly, so the rules here are the record's own: anyone may speak at any time, a new proposal replaces
+People did not alternate strictly, so the record has its own rules: anyone may speak at any time, a new proposal replaces
 a pending one, and an answer is to the pending proposal. Proposals are read from their text, as in a live game, and must agree with
 the recorded ids.
 """
@@ -24,7 +24,7 @@ _LINE = re.compile(r"\n|<br\s*/?>", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class RecordedAction:
-    """What seat `seat` did."""
+    """Recorded action of seat `seat`."""
 
     seat: int
     action: Action
@@ -91,8 +91,9 @@ def read_record(record: Mapping[str, Any]) -> RecordedGame:
 
 
 def infer_roster(log: list[Mapping[str, Any]], known: Roster) -> Roster:
-    """The reviewers' names as the recorded proposals give them: each line names a paper of `known`, and the recorded pair
-    with that paper has the reviewer's index.
+    """Infers the reviewers' names from the recorded proposals.
+
+    Each line names a paper of `known`, and the recorded pair with that paper has the reviewer's index.
 
     Raises:
         DataError: the proposals leave a reviewer without a name, or give one two.

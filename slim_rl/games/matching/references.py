@@ -1,7 +1,7 @@
-"""What rewards of the matching game mean: plans made without any dialogue, ideal askers, and people. One reward a game each.
+"""Reference rewards of the matching game: plans made without dialogue, ideal askers, and people. One reward per game.
 
-The plans are made on the games that are given, so the lines they give belong to these boards and not to boards in general.
-Where games are to be given, each is (game state as on disk, the policy's seat); states of other games are left out.
+The plans are made on the given games, so their rewards belong to these boards and not to boards in general. Games are given as (game
+state as on disk, the policy's seat); states of other games are left out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Games = Sequence[tuple[Any, int]]
 
 
 def references(games: Games) -> dict[str, dict[str, Any]]:
-    """Three plans: random, solo and pooled_optimal. Empty without games.
+    """Returns the rewards of three plans: random, solo and pooled_optimal. Empty without games.
 
     random: the mean over all assignments, n · mean(table) / best. solo: the best assignment of what the policy's seat
     sees, unseen cells at 50; where several are best, their mean. pooled_optimal: the best of what both see together.
@@ -40,7 +40,7 @@ def references(games: Games) -> dict[str, dict[str, Any]]:
 
 
 def people(path: Path, games: Games = ()) -> dict[str, dict[str, Any]]:
-    """The recorded human games in DialOp's file; drawn in figures only if `games` are as large as theirs.
+    """Returns the rewards of the recorded human games, for figures only if `games` are as large as theirs.
 
     Raises:
         DataError: the file cannot be read or holds no scored game.
@@ -60,7 +60,7 @@ def people(path: Path, games: Games = ()) -> dict[str, dict[str, Any]]:
 
 
 def frontiers(games: Games, most: int, seed: int = 0) -> dict[str, tuple[Floats, Floats]]:
-    """Of an ideal ("greedy") and of a random asker. Empty without games; a state of another game yields no row."""
+    """Returns the rewards of an ideal ("greedy") and of a random asker. Empty without games or for another game."""
     states, seats = [list(part) for part in zip(*_read(games), strict=True)] or ([], [])
     strategies: tuple[Strategy, ...] = ("greedy", "random")
     return {name: frontier(states, seats, most, name, seed) for name in strategies} if states else {}

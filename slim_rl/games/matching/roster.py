@@ -1,4 +1,4 @@
-"""Names belong to a game, not to the code: a `Roster` holds those of one game and finds them in free text.
+"""Names of one game's reviewers and papers, and how free text is matched to them.
 
 A name is never guessed: what could mean two people or papers names neither, and only a slip of one letter is forgiven.
 """
@@ -79,10 +79,10 @@ class Mention:
 
 @dataclass(frozen=True)
 class Roster:
-    """The reviewers and papers of one game, in table order (rows, columns).
+    """Reviewers and papers of one game, in table order (rows, columns).
 
     Raises:
-        ConfigError: names are missing, or two of them cannot be told apart.
+        ConfigError: names are missing, or two of them cannot be distinguished.
     """
 
     reviewers: tuple[str, ...] = REVIEWERS
@@ -117,13 +117,13 @@ class Roster:
 
     @cached_property
     def _hash(self) -> int:
-        """Every reading of a message is looked up by its roster."""
+        """Returns the cached hash, since every reading of a message is looked up by its roster."""
         return hash((self.reviewers, self.papers))
 
     @classmethod
     @cache
     def default(cls, n: int = 8) -> Roster:
-        """DialOp's first n reviewers and papers; for a larger n all eight."""
+        """Returns DialOp's first n reviewers and papers; for a larger n all eight."""
         return cls(REVIEWERS[:n], PAPERS[:n])
 
     @property
@@ -132,7 +132,7 @@ class Roster:
 
     @cached_property
     def short_papers(self) -> tuple[str, ...]:
-        """Each title up to its first colon."""
+        """Returns each title up to its first colon."""
         return tuple(paper.split(":")[0].strip() for paper in self.papers)
 
     @cached_property
@@ -140,25 +140,25 @@ class Roster:
         return tuple(name.split()[0] for name in self.reviewers)
 
     def name(self, kind: Kind, index: int) -> str:
-        """The full reviewer or the short paper."""
+        """Returns the full reviewer or the short paper."""
         return self.reviewers[index] if kind == "reviewer" else self.short_papers[index]
 
     def names(self, pair: Pair) -> tuple[str, str]:
-        """ "Ava Li", "BLEU"."""
+        """Returns "Ava Li", "BLEU"."""
         return self.reviewers[pair[0]], self.short_papers[pair[1]]
 
     def pair(self, pair: Pair) -> str:
-        """ "Ava Li on BLEU"."""
+        """Returns "Ava Li on BLEU"."""
         return " on ".join(self.names(pair))
 
     def wholly(self, name: str, meanings: Meanings) -> Meanings:
-        """Of what a name may mean, the one whose whole name it is, full reviewer or short paper; all of it if it is none's."""
+        """Returns the meaning whose whole name it is, full reviewer or short paper; otherwise all meanings."""
         if len(meanings) < 2:
             return meanings
         return tuple(one for one in meanings if _words(self.name(*one)) == _words(name)) or meanings
 
     def find(self, text: str, typos: bool = True) -> list[Mention]:
-        """Every reviewer and paper named in free text, in order.
+        """Finds every reviewer and paper named in free text, in order.
 
         Full, first and last names, short and full titles, in any case; with `typos`, also a slip of one letter where it
         can mean only one of them. Ambiguous words name nobody.
@@ -166,7 +166,7 @@ class Roster:
         return [mention for mention in self.hits(text, typos) if len(mention.meanings) == 1]
 
     def hits(self, text: str, typos: bool = False) -> Iterator[Mention]:
-        """Like `find`, the ambiguous ones included. The longest name that begins at a word wins."""
+        """Finds names as `find` does, ambiguous ones included. The longest name that begins at a word wins."""
         matches = list(_WORD.finditer(text))
         words = [_fold(match.group()) for match in matches]
         at = 0
@@ -188,7 +188,7 @@ class Roster:
 
 
 class _Names:
-    """What words can mean in one roster.
+    """Possible meanings of words in one roster.
 
     Attributes:
         index: the meanings of each run of folded words.
@@ -215,7 +215,7 @@ class _Names:
         self._memo: dict[str, Meanings] = {}
 
     def match(self, words: list[str], at: int, typos: bool) -> tuple[int, Meanings]:
-        """How many words from words[at] on are one name, and what it can mean; (1, ()) if they are none."""
+        """Returns how many words from words[at] on are one name, and its possible meanings; (1, ()) if they name nobody."""
         for length in self.lengths.get(words[at], ()):
             key = tuple(words[at : at + length])
             if len(key) == length and (meanings := self.index.get(key)):
@@ -223,7 +223,7 @@ class _Names:
         return 1, self.near(words[at]) if typos else ()
 
     def near(self, word: str) -> Meanings:
-        """What a word that is not a name may mean, if one wrong letter is forgiven."""
+        """Returns the possible meanings of a word that is not a name, if one wrong letter is forgiven."""
         if word not in self._memo:
             if len(self._memo) >= _MEMO:
                 self._memo.clear()
@@ -240,7 +240,7 @@ def _names_of(roster: Roster) -> _Names:
 
 
 def _sides(roster: Roster) -> tuple[tuple[Kind, tuple[str, ...]], ...]:
-    """The names by which a plan names them."""
+    """Returns the names by which a plan names them."""
     return ("reviewer", roster.reviewers), ("paper", roster.short_papers)
 
 
@@ -264,14 +264,14 @@ def _index(roster: Roster) -> dict[tuple[str, ...], Meanings]:
 
 
 def _alone(kind: Kind, words: tuple[str, ...]) -> list[str]:
-    """Returns the single words by which a name is known: first and last name of a reviewer, a title of one word."""
+    """Returns the single words that name somebody: first and last name of a reviewer, a title of one word."""
     if kind == "paper":
         return [*words] if len(words) == 1 else []
     return [part for part in (words[0], words[-1]) if not part.isnumeric()]  # the 3 of "Reviewer 3" may be a score
 
 
 def _fold(word: str) -> str:
-    """Case and accents taken off; a word of nothing else stays as it is."""
+    """Removes case and accents; a word of nothing else stays as it is."""
     if word.isascii():
         return word.lower()
     plain = "".join(c for c in unicodedata.normalize("NFKD", word) if not unicodedata.combining(c))
@@ -283,8 +283,11 @@ def _words(name: str) -> tuple[str, ...]:
 
 
 def _slip(word: str, name: str) -> bool:
-    """Whether `word` is `name` with one slip of the pen: the same first letter, and one letter added, swapped with its
-    neighbour or (in names of five letters or more, where few English words are that near) replaced or dropped."""
+    """Returns True if `word` is `name` with one typing error.
+
+    The first letter is the same, and one letter is added, swapped with its neighbour or (in names of five letters or more, where few
+    English words are that near) replaced or dropped.
+    """
     if word[0] != name[0] or abs(len(word) - len(name)) > 1 or word in _NOT_NAMES:
         return False
     if len(name) < 5:

@@ -72,12 +72,12 @@ class MatchingSettings(Section):
 
     @property
     def largest(self) -> int:
-        """The most reviewers that a game has."""
+        """Returns the maximum number of reviewers of a game."""
         return max(self.sizes, default=self.n)
 
 
 class PlayerSettings(Section):
-    """How the matching game's player plays the demonstrations."""
+    """Settings of the matching game's scripted player, which plays the demonstrations."""
 
     kinds: dict[Literal["pair", "open", "tell"], NonNegativeFloat] = Field(dict(KINDS), min_length=1)
     """what a message is; pair: a question about a pair that is not seen; open: about more; tell: it tells a score"""

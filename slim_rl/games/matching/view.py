@@ -1,4 +1,4 @@
-"""What one seat of a matching game sees, for players that are programs."""
+"""View of a matching game from one seat, for scripted players."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ class MatchingView:
     solver: bool = False
 
     def __getitem__(self, pair: Pair) -> int | None:
-        """The score of a cell as it is shown."""
+        """Returns the score of a cell as it is shown."""
         return self.table[pair[0]][pair[1]]
 
     @property
     def pairs(self) -> list[Pair]:
-        """All cells, row by row."""
+        """Returns all cells, row by row."""
         return list(itertools.product(range(len(self.table)), range(len(self.table))))
 
     @property
     def seen(self) -> list[Pair]:
-        """The cells that the seat is shown."""
+        """Returns the cells that the seat sees."""
         return [pair for pair in self.pairs if self[pair] is not None]
 
     @property
     def unseen(self) -> list[Pair]:
-        """The cells that it is not shown."""
+        """Returns the cells that it does not see."""
         return [pair for pair in self.pairs if self[pair] is None]

@@ -8,7 +8,7 @@ from slim_rl.games.matching.instance import UNSEEN_VALUE, state_of
 
 
 def viewer_board(game_state: Any, seat: int) -> dict[str, Any] | None:
-    """The board of a game state as on disk, nothing hidden; None if it is another game's.
+    """Returns the board of a game state as on disk, nothing hidden; None if it is another game's.
 
     Keys:
         rows, columns: [short name, full name] of each; row, column: what one is called.

@@ -1,1 +1,1 @@
-"""Who may sit opposite the policy in the matching game."""
+"""Partners of the matching game."""

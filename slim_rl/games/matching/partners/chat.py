@@ -53,13 +53,13 @@ class MatchingChatPartner(OpenAIPartner):
         }
 
     def heard(self, view: View, index: int) -> str:
-        """A plan that the game worked out is read as if it had been written out."""
+        """Returns the view with plans that the game worked out written out."""
         utterance = view.history[index]
         worked_out = is_bare_proposal(utterance.text) and utterance.observation
         return utterance.observation.partition(f"\n{RESPOND}")[0] if worked_out else utterance.text
 
     def note(self, view: View, index: int) -> str:
-        """What is written under a proposal; nothing under anything else."""
+        """Returns the note under a proposal; empty under anything else."""
         game: MatchingView = view.private
         action = parse_action(self.heard(view, index), game.roster)
         if isinstance(action, ActionError) or action.assignment is None:
@@ -76,8 +76,10 @@ class MatchingChatPartner(OpenAIPartner):
         )
 
     def action_in(self, text: str, view: View) -> str:
-        """Returns the one tagged action within a reply with thoughts before or after it. A first reply without a tag is a message:
-        models of one's own forget it there. What can be read in more than one way is left as it is, and refused.
+        """Returns the one tagged action within a reply with thoughts before or after it.
+
+        A first reply without a tag is a message, since local models often forget the tag there. A reply that can be read in more than one way
+        stays as it is, and is refused.
         """
         tags = list(TAG.finditer(text))
         if not tags:

@@ -1,10 +1,10 @@
-"""How a scripted partner judges a proposal: by its own table only, not by what it is told.
+"""Judgement of proposals by a scripted partner, from its own table only.
 
-    a player's claims cannot move the judgement, so lying about scores earns nothing
+A player's claims cannot move the judgement, so lying about scores earns nothing.
 
-A cell is worth what the partner is shown, else what a score is worth on average: it cannot check what it is told of cells that
-it does not see. A plan is accepted if and only if its value reaches a fraction of that of the partner's own best plan. On 8x8
-boards dealt as in DialOp, 0.75 accepts every plan that is best for both tables together.
+A cell is worth what the partner sees, or else the mean score: it cannot check claims about cells that it does not see. A plan is accepted
+if and only if its value reaches a fraction of the partner's own best plan. On 8x8 boards dealt as in DialOp, 0.75 accepts every plan that
+is best for both tables together.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Estimates = tuple[tuple[float, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a partner makes of a plan.
+    """Judgement of a plan.
 
     Attributes:
         accepts: whether `value` reaches the fraction of `best`.
@@ -51,7 +51,7 @@ def judge(view: MatchingView, plan: Assignment, accept_fraction: float) -> Verdi
 
 
 def estimates(view: MatchingView) -> Estimates:
-    """What each cell is worth to the seat, in its own displayed scale: (n, n)."""
+    """Returns the worth of each cell to the seat, in its own displayed scale: (n, n)."""
     unknown = UNSEEN_VALUE * view.scale
     return tuple(tuple(unknown if shown is None else float(shown) for shown in row) for row in view.table)
 

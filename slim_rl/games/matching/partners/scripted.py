@@ -1,9 +1,9 @@
-"""Partners that follow rules: shy, forthcoming and mute. They state true values only, and answer; they never propose.
+"""Rule-based partners: shy, forthcoming and mute. They state true values only, and answer; they never propose.
 
-    shy          tells the score of a pair it is directly asked about, and nothing else. It is vague to a message that asks
+    shy          states the score of a pair it is directly asked about, and nothing else. It is vague to a message that asks
                  about more than a few pairs, or that is not a sentence, so that one message cannot get its whole table.
-    forthcoming  tells its whole table when first spoken to; from then on it answers like shy.
-    mute         tells no score, even when asked directly, and names no doubts.
+    forthcoming  states its whole table in its first reply; from then on it answers like shy.
+    mute         states no score, even if asked directly, and explains no rejection.
 
 All judge proposals alike (see `judging`). A reply depends on the view alone, its seed included; sentences are few and
 regular, so that a small model can learn to read them.
@@ -70,13 +70,13 @@ SENTENCES_UP_TO = 4  # the largest n whose table is told in the sentences of sin
 
 @dataclass
 class ScriptedPartner(ABC):
-    """What the three have in common.
+    """Base class of the three.
 
     Attributes:
         accept_fraction: accept a plan worth this share of the partner's own best plan; 0 accepts every full plan.
-        max_pairs: the most pairs that one message may ask about.
-        explain_rejections: a rejection names the assignments that the partner doubts. That is information which was not asked for.
-        wordings: in how many ways it says a score, and that it has none, 1 to 8; which it takes for a pair is drawn from the
+        max_pairs: maximum number of pairs that one message may ask about.
+        explain_rejections: whether a rejection names the assignments below expectation, which is information nobody asked for.
+        wordings: number of sentences for a score, and for a missing one, 1 to 8; the sentence for a pair is drawn from the
             dialogue's seed.
     """
 
@@ -103,15 +103,15 @@ class ScriptedPartner(ABC):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Its kind and all its settings."""
+        """Returns its kind and all its settings."""
         return {"kind": self.kind, "version": VERSION, **asdict(self)}
 
     async def act(self, view: View) -> Turn:
-        """The next action. Raises PartnerFailure if the game is not the matching game."""
+        """Returns the next action. Raises PartnerFailure if the game is not the matching game."""
         return Turn(self.action(view))
 
     def action(self, view: View) -> str:
-        """The next action as text; a plain function of the view."""
+        """Returns the next action as text; a plain function of the view."""
         game = view.private
         if not isinstance(game, MatchingView):
             raise PartnerFailure(
@@ -134,10 +134,10 @@ class ScriptedPartner(ABC):
 
     @abstractmethod
     def answer(self, message: Reading, view: View, game: MatchingView) -> str:
-        """The reply to a message."""
+        """Returns the reply to a message."""
 
     def objection(self, game: MatchingView, plan: Assignment, verdict: Verdict) -> str:
-        """Why a plan is rejected; with `explain_rejections`, the assignments below expectation, without scores."""
+        """Returns the reason of a rejection; with `explain_rejections`, the assignments below expectation, without scores."""
         if not self.explain_rejections or not verdict.doubts:
             return BETTER
         return f"I doubt {listed([game.roster.pair(pair) for pair in verdict.doubts])}."
@@ -145,13 +145,13 @@ class ScriptedPartner(ABC):
 
 @dataclass
 class ShyPartner(ScriptedPartner):
-    """Answers what it is directly asked; vague otherwise.
+    """Partner that answers what it is directly asked, and is vague otherwise.
 
     Attributes:
-        answers: the chance that it answers for a pair at all. It is drawn once a dialogue and pair, from the dialogue's seed, so
-            that asking again does not help; what is answered at one chance is answered at every higher one too. Of a pair that it
-            keeps to itself it says so, without a word on whether it has a score: it never lies.
-        told, not_told: its sentences for a score, and for one that it does not have, of which it uses the first `wordings`.
+        answers: chance that it answers for a pair at all. It is drawn once per dialogue and pair, from the dialogue's seed, so
+            that asking again does not help; what is answered at one chance is answered at every higher one too. For another pair it
+            states that it will not answer, and not whether it has a score: it never lies.
+        told, not_told: its sentences for a score, and for a missing one, of which it uses the first `wordings`.
     """
 
     kind = "shy"
@@ -175,19 +175,19 @@ class ShyPartner(ScriptedPartner):
         return PROPOSE if message.suggests else choose(NOTED, view)
 
     def score(self, pair: Pair, view: View, game: MatchingView) -> str:
-        """What it says of a pair that it answers for, in words drawn from the dialogue's seed."""
+        """Returns the sentence on a pair that it answers for, drawn from the dialogue's seed."""
         value = self.value(pair, view, game)
         sentences = (self.not_told if value is None else self.told)[: self.wordings]
         number = int(drawn(view, "words", pair) * len(sentences)) if len(sentences) > 1 else 0
         return sentences[number].format(names=game.roster.pair(pair), value=value)
 
     def value(self, pair: Pair, view: View, game: MatchingView) -> int | None:
-        """The score that it tells; None if it has none."""
+        """Returns the score that it states; None if it has none."""
         return game[pair]
 
 
 class ForthcomingPartner(ShyPartner):
-    """Tells everything as soon as it is spoken to; shy from then on."""
+    """Partner that states everything in its first reply; shy from then on."""
 
     kind = "forthcoming"
 
@@ -198,7 +198,7 @@ class ForthcomingPartner(ShyPartner):
 
 
 class MutePartner(ScriptedPartner):
-    """Never tells a score, and names no doubts, since those tell something too."""
+    """Partner that never states a score, and explains no rejection, since that would inform too."""
 
     kind = "mute"
 
@@ -218,12 +218,12 @@ def check_chance(name: str, value: Any, what: str = "a chance") -> None:
 
 
 def scores(pairs: Iterable[Pair], game: MatchingView) -> str:
-    """One sentence for each of these pairs that the partner sees."""
+    """Returns one sentence per given pair that the partner sees."""
     return " ".join(TOLD.format(names=game.roster.pair(pair), value=game[pair]) for pair in pairs)
 
 
 def whole_table(game: MatchingView) -> str:
-    """All that a seat sees: in single sentences on a small board, one clause a reviewer on a larger one."""
+    """Returns all that a seat sees: single sentences on a small board, one clause per reviewer on a larger one."""
     if not game.seen:
         return EMPTY_TABLE
     if game.roster.n <= SENTENCES_UP_TO:
@@ -236,10 +236,10 @@ def whole_table(game: MatchingView) -> str:
 
 
 def drawn(view: View, what: str, pair: Pair) -> float:
-    """A number in [0, 1) for one purpose and pair of this dialogue, the same whenever it is asked for."""
+    """Draws a number in [0, 1) for one purpose and pair of this dialogue, always the same."""
     return seed_of(view.seed, what, *pair) / 2**31
 
 
 def choose(sentences: Sequence[str], view: View) -> str:
-    """One of several sentences, drawn from the dialogue's seed and turn."""
+    """Draws one of several sentences from the dialogue's seed and turn."""
     return random.Random(view.seed * 1009 + len(view.history)).choice(sentences)

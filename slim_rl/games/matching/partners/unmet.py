@@ -1,7 +1,7 @@
-"""Shy partners that a policy was not trained with: what it learned is tried on them (`slim-rl evaluate --partner erring`).
+"""Shy partners that a policy was not trained with, to test what it learned (`slim-rl evaluate --partner erring`).
 
-erring      tells a wrong score in 10% of its answers. Of a pair it always tells the same.
-rephrased   says the same in other words; all of its sentences can be read by `reading.reader`.
+erring      states a wrong score in 10% of its answers, always the same for a pair.
+rephrased   uses other sentences; `reading.reader` can read all of them.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ NOT_TOLD = ("I do not see {names}.", "{names} is blank on my side.", "My table h
 
 @dataclass
 class ErringPartner(ShyPartner):
-    """See the module's docstring.
+    """Shy partner that errs: see the module's docstring.
 
     Attributes:
-        errs: the chance that the score it tells of a pair is another one, drawn evenly from all that there are.
+        errs: chance that the score it states for a pair is another one, drawn uniformly from all possible ones.
     """
 
     kind = "erring"

@@ -1,15 +1,14 @@
-"""A partner that tells what another dialogue's partner told, turn by turn, whatever is said to it (control): what is told is what
-asking brought, but asking does not bring it.
+"""Control partner that repeats another dialogue's revelations turn by turn, whatever the policy writes.
 
-`partner.replay` names the log of the dialogues that it is yoked to, in the experiment that of the arm whose partner is shy, with the
-same seed. In its n-th message it tells the cells that were told in the n-th message of the partner there, and after the last of
-them no more. Which dialogue that is:
+The policy learns what asking brought, but asking does not bring it. `partner.replay` names the log of the dialogues that it is yoked to:
+in the experiment that of the arm whose partner is shy, with the same seed. Its n-th message states the cells that the partner there
+stated in its n-th message, and after the last of them no more. The dialogue is chosen so:
 
     the one of the same seed and game, if there is one: in runs of the same seed each training dialogue has its own twin
     else one of the same game, drawn by the dialogue's seed
-    else one of any game, drawn so: as many cells as were told there, drawn among those that it sees, each once
+    else one of any game, drawn so: as many cells as were stated there, drawn among those that it sees, each once
 
-Of several with the same seed and game the last counts: of held-out games that were played before and after training, after.
+If several have the same seed and game, the last counts: held-out games were played before and after training.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ class YokedPartner(ScriptedPartner):
         return scores(cells, game) if cells else choose(NOTED, view)
 
     def schedule(self, seed: int, game: MatchingView) -> Schedule:
-        """What is told in each message of the dialogue of this seed."""
+        """Returns the cells to state in each message of the dialogue of this seed."""
         if (twin := self._twins.get((seed, game.table))) is not None:
             return twin
         rng = random.Random(seed_of(seed, "yoked"))

@@ -1,11 +1,12 @@
-"""Fills in what a finished dialogue's turns ask, tell and were worth. Depends on the dialogue alone, and changes nothing else;
-to annotate twice is to annotate once.
+"""Annotator of a finished dialogue: what its turns ask, state and are worth.
 
-What a message asks is told by `reading.reader`. A message asks too about what its reply states of the pairs that it names (`asked`).
-A question is answered, or not, by the other seat's next valid turn. What a seat is told without asking it knows from then on,
+Annotations depend on the dialogue alone; annotating twice changes nothing.
+
+`reading.reader` reads what a message asks. A message also asks about what its reply states of the pairs that it names (`asked`).
+A question is answered, or not, by the other seat's next valid turn. What a seat learns without asking it knows from then on,
 but credits to no question.
 
-When the same dialogue would get other annotations, `MatchingEnv.annotator_version` is raised.
+Whenever the same dialogue would get other annotations, `MatchingEnv.annotator_version` is raised.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def _proposes(turn: Turn) -> bool:
 def _reply(
     said: _Unanswered | None, turn: Turn, words: str, knowledge: Knowledge | None, state: GameState | None
 ) -> None:
-    """`turn` replies with `words` to what was `said`, if anything was, by the seat that has this `knowledge`."""
+    """Annotates `turn`, the reply with `words` to `said`, if there is one, by the seat that has this `knowledge`."""
     roster = state.roster if state is not None else None
     pairs = said.reading.asked if said is not None else ()
     turn.stated = told(pairs, words, roster) if words and roster is not None else []
@@ -135,7 +136,7 @@ def _reply(
 
 
 def _informs(said: _Unanswered | None, turn: Turn, words: str, state: GameState | None) -> list[Pair]:
-    """Returns the pairs of which a reply tells something true that the message before it did not say itself."""
+    """Returns the pairs of which a reply states something true that the message before it did not state itself."""
     if state is None or turn.seat not in (0, 1):
         return []
     pairs, message = (said.reading.asked, said.words) if said is not None else ((), "")

@@ -1,6 +1,6 @@
-"""What a reply tells of the pairs that were asked about: a value, that there is none, or neither; whether it refuses to, and whether it informs.
+"""Reading of a reply: per pair asked about a value, a denial or neither; whether it refuses or informs.
 
-A value counts for a pair if the reply states it beside the pair's names; or, where the reply names nobody else, if it can only
+A value counts for a pair if the reply states it next to the pair's names. If the reply names nobody else, it also counts if it can only
 be the answer: one number for one pair, or as many numbers as pairs, in the order asked. "Quite good" is not a value.
 """
 
@@ -33,7 +33,7 @@ _REFUSES = re.compile(
 
 
 def answers(asked: Sequence[Pair], reply: str, roster: Roster) -> dict[Pair, Answer]:
-    """The pairs of `asked` that the reply answers, and how. Never raises."""
+    """Returns the pairs of `asked` that the reply answers, and how. Never raises."""
     found: dict[Pair, Answer] = {pair: "value" for pair in told(asked, reply, roster) if pair in set(asked)}
     for clause in _clauses(reply, roster):
         for part in re.split(r" (?:,|but|and) ", clause):
@@ -45,9 +45,7 @@ def answers(asked: Sequence[Pair], reply: str, roster: Roster) -> dict[Pair, Ans
 
 
 def refused(unanswered: Sequence[Pair], reply: str, roster: Roster) -> list[Pair]:
-    """Those of the pairs that the reply leaves unanswered which it keeps to itself, without a word on whether there is a score.
-    Never raises.
-    """
+    """Returns the unanswered pairs that the reply refuses to answer, not stating whether there is a score. Never raises."""
     if not unanswered or not _REFUSES.search(body(reply, roster)):
         return []
     kept = [clause for clause in _clauses(reply, roster) if _REFUSES.search(clause)]
@@ -55,20 +53,21 @@ def refused(unanswered: Sequence[Pair], reply: str, roster: Roster) -> list[Pair
 
 
 def denies_score(reply: str, roster: Roster | None) -> bool:
-    """Whether the reply denies having a score for something."""
+    """Returns True if the reply denies having a score for something."""
     return any(_NO_SCORE.search(clause) for clause in _clauses(reply, roster))
 
 
 def told(asked: Sequence[Pair], reply: str, roster: Roster) -> list[Pair]:
-    """The pairs whose value the reply states, asked about or not, each once. Never raises."""
+    """Returns the pairs whose value the reply states, asked about or not, each once. Never raises."""
     return list(dict.fromkeys(pair for pair, _ in stated(asked, reply, roster)))
 
 
 def stated(
     asked: Sequence[Pair], reply: str, roster: Roster, number: re.Pattern[str] = NUMBER
 ) -> list[tuple[Pair, float]]:
-    """The values that the reply states, in order: beside names, or else one `number` for each pair asked about ("62." to "Ava on
-    BLEU?"). Never raises.
+    """Returns the values that the reply states, in order. Never raises.
+
+    They stand next to names, or one `number` answers each pair asked about ("62." to "Ava on BLEU?").
     """
     found = list(read(reply, roster).told)
     if not found and asked:
@@ -82,8 +81,10 @@ def stated(
 def informs(
     asked: Sequence[Pair], message: str, reply: str, table: Sequence[Sequence[int | None]], roster: Roster
 ) -> list[Pair]:
-    """Returns the pairs, each once, of which the reply states a value that informs: one of the `table` that its speaker is shown, and none
-    that the `message` itself names for the pair. A false value informs of nothing, and neither does an echo. Never raises.
+    """Returns the pairs, each once, of which the reply states a value that informs. Never raises.
+
+    It informs if it is in the speaker's `table`, and the `message` itself does not name it for the pair. A false value does not inform, and
+    neither does an echo.
     """
     named = repeatable(asked, message, roster)
     said = (value for value in stated(asked, reply, roster) if value not in named)
@@ -91,7 +92,7 @@ def informs(
 
 
 def repeatable(asked: Sequence[Pair], message: str, roster: Roster) -> set[tuple[Pair, float]]:
-    """Returns the values that a message names beside a pair, in a question too; without a name beside it, of each pair that it asks about."""
+    """Returns the values that a message names next to a pair; without a name, of each pair asked about."""
     found: set[tuple[Pair, float]] = set()
     for clause, _ in sentences(body(message, roster)):
         found.update(stated_values(clause))
@@ -101,7 +102,7 @@ def repeatable(asked: Sequence[Pair], message: str, roster: Roster) -> set[tuple
 
 
 def _may_answer(text: str) -> str:
-    """Of a masked reply the sentences that may hold a score: nothing of one that keeps it to itself, and no sentence that denies one."""
+    """Returns the sentences of a masked reply that may hold a score; none of a refusal, and no denial."""
     if _REFUSES.search(text):
         return ""
     return without_bounds(" . ".join(said for said, _ in sentences(text) if not _NO_SCORE.search(said)))
@@ -113,5 +114,5 @@ def _clauses(reply: str, roster: Roster | None) -> Iterator[str]:
 
 
 def _may_mean(text: str, pair: Pair) -> bool:
-    """Whether the text names the pair's reviewer and paper, or leaves them out."""
+    """Returns True if the text names the pair's reviewer and paper, or leaves them out."""
     return all(not named or index in named for named, index in zip(by_side(text), pair, strict=True))

@@ -1,11 +1,11 @@
-"""Whether a message asks about a pair, in the one sense in which the whole project counts it. It does if
+"""Definition of a question about a pair, the only one in the project. A message asks about a pair if
 
-    the reader says so (`reading.reader`), whose reading partners answer too,
+    the reader reads it so (`reading.reader`), whose reading partners answer too,
     or the reply states scores of pairs that the message names, and of no others.
 
-So a score that is stated in answer to a message was asked for, also by a partner that reads better. A reply that states other pairs too
-volunteers: a partner that answers anything makes no question of "Hello" or of a plan. Nor does one that only repeats a score which the
-message states.
+So a score that is stated in answer to a message was asked for, also from a partner that reads better. A reply that states other pairs too
+volunteers: a partner that answers anything makes no question of "Hello" or of a plan. A reply that only repeats a score from the message
+makes none either.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from slim_rl.games.matching.roster import Pair, Roster
 
 
 def seeks_information(text: str, game_state: Any = None) -> bool:
-    """Returns True if a message seeks information; also one that is no sentence, since a lenient partner might answer it.
+    """Returns True if a message seeks information, also if it is no sentence, since a lenient partner might answer it.
 
     Args:
-        game_state: of the game it is said in, which has the names; None: DialOp's.
+        game_state: state of its game, which has the names; None: DialOp's.
     """
     roster = Roster.default() if game_state is None else GameState.from_dict(game_state).roster
     return read(text, roster).seeking
@@ -34,7 +34,7 @@ def seeks_information(text: str, game_state: Any = None) -> bool:
 def answered(
     asked: Sequence[Pair], told: Sequence[Pair], text: str, previous: str, reply: str, roster: Roster
 ) -> list[Pair]:
-    """Returns the pairs that a message asked about besides `asked`, now that the reply has stated the scores of `told`. Never raises.
+    """Returns the pairs that a message asked about besides `asked`, since the reply states the scores of `told`. Never raises.
 
     Args:
         asked: the pairs that it asks about by its own words; none if it is no sentence.
@@ -49,8 +49,9 @@ def answered(
 
 
 def named(text: str, previous: str, roster: Roster) -> set[Pair]:
-    """Returns every pair of a reviewer and a paper that a message names, in whatever form; if it names one side only, the other is what
-    the partner named last before it.
+    """Returns every pair of a reviewer and a paper that a message names.
+
+    If it names one side only, the other is what the partner named last before it.
     """
     reviewers, papers = by_side(body(text, roster))
     if not reviewers and not papers:

@@ -1,4 +1,4 @@
-"""What each turn of an annotated dialogue was worth to the policy by what it knew then: what credit by the turn gives (`slim_rl.lab.credit`)."""
+"""Values of each turn of an annotated dialogue, by the policy's knowledge then, for per-turn credit (`slim_rl.lab.credit`)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from slim_rl.measured import Gain
 
 
 def state_values(dialogue: Dialogue) -> list[float]:
-    """The state value before each of the policy's turns of an annotated dialogue: the best expected score by what it knew, as a share of
-    the best. Not rounded, as `Turn.state_value` is.
+    """Returns the state value before each policy turn: the best expected score, as a share of the best.
+
+    It is not rounded, as `Turn.state_value` is.
 
     Raises:
         DataError: the game is not the matching game.
@@ -26,12 +27,12 @@ def state_values(dialogue: Dialogue) -> list[float]:
 
 
 def expected_gains(dialogue: Dialogue) -> list[Gain]:
-    """Returns what each of the policy's turns of an annotated dialogue was expected to add to the state value.
+    """Returns each policy turn's expected gain in state value, with its baseline.
 
-    A question: the promise (`Knowledge.promise`) of the pairs that the reply answers for the first time, of several the highest. A true
-    value that the question did not name itself is an answer, and so is the truth that there is none. A pair that no reply answered can
-    still be asked about. The last turn: the expected loss of the agreed plan against the best one; None without agreement. The usual
-    gain: the mean promise over the pairs that were neither known nor answered before.
+    A question: the expected value (`Knowledge.expected_value`) of the pairs that the reply answers for the first time; if several, the
+    maximum. An answer is a true value that the question did not name itself, or the truth that there is no score. A pair without an answer
+    can still be asked about. The last turn: the expected loss of the agreed plan against the best one; None without agreement. The baseline:
+    the mean expected value over the pairs that were neither known nor answered before.
 
     Raises:
         DataError: the game is not the matching game.
@@ -48,16 +49,14 @@ def expected_gains(dialogue: Dialogue) -> list[Gain]:
 
 
 def _of_agreement(dialogue: Dialogue, knowledge: Knowledge) -> float | None:
-    """What the plan that was agreed on was expected to score less than the best one; None without agreement."""
+    """Returns the expected loss of the agreed plan against the best one; None without agreement."""
     plans = [turn.action["assignment"] for turn in dialogue.turns if turn.action and turn.action.get("assignment")]
     agreed = dialogue.stop_reason == StopReason.AGREED and plans
     return knowledge.expects(plans[-1]) - knowledge.expected if agreed else None
 
 
 def _before_turns(dialogue: Dialogue) -> Iterator[tuple[Turn, Knowledge, set[Pair]]]:
-    """Yields each of the policy's turns of an annotated dialogue, its knowledge before (its own cells and those it was told), and
-    the pairs that it asked about and the reply answered.
-    """
+    """Yields each policy turn, its knowledge before it, and the pairs that it asked about and the reply answered."""
     state = GameState.from_dict(dialogue.game_state)
     knowledge = Knowledge(state, dialogue.seat)
     asking: Turn | None = None
@@ -74,9 +73,7 @@ def _before_turns(dialogue: Dialogue) -> Iterator[tuple[Turn, Knowledge, set[Pai
 
 
 def _answered(turn: Turn, reply: Turn, state: GameState) -> set[Pair]:
-    """Returns the pairs that a turn asks about and its reply answers truly: by a value that it did not name itself, or by saying
-    that there is none.
-    """
+    """Returns the pairs that a turn asks about and its reply answers truly, by a new value or a denial."""
     pairs, table = turn.pairs or (), state.displayed(reply.seat)
     if not (turn.seeking and turn.answered):
         return set()

@@ -1,27 +1,26 @@
-"""What a question is worth. The asker knows some cells of the table; every other cell counts 50, its expectation.
+"""Exact value of a question. The asker knows some cells of the table; every other cell counts 50, its expectation.
 
     plan(known)   the assignment that maximises the expected table
     V(known)      that maximum: the best expected score achievable with what the asker knows
     value         V(known after the answer) - V(known before)
     gain          true score of the plan after - true score of the plan before
 
-all as shares of `best_assignment_reward`. A value can be negative: a low answer for a cell of the plan lowers what the
-plan is expected to reach. Its expectation before the answer cannot, and is what questions are compared by. With a cell that
-the partner sees with chance s, and that is uniform on [0, 100] then, asking is expected to add
+all as shares of `best_assignment_reward`. A value can be negative: a low answer for a cell of the plan lowers the plan's expected
+score. Its expectation before the answer cannot; questions are compared by it. For a cell that the partner sees with chance s, and that is
+uniform on [0, 100] then, the expected value of asking (EVI) is
 
-    promise(c) = s (E[max(A, B + x)] - max(A, B + 50)),   x ~ U(0, 100)
+    evi(c) = s (E[max(A, B + x)] - max(A, B + 50)),   x ~ U(0, 100)
 
-where A is the best expected score without cell c and B that of the rest with c. `regret` is the best promise among the cells
-that the asker does not know, less that of the best pair asked about: which cells the partner sees it cannot know, so whether an
-answer came does not count against a question. A pair that the partner refused to tell promises nothing from then on, like one of
-which it said that it has no score.
+where A is the best expected score without cell c and B that of the rest with c. `regret` is the best EVI among the cells
+that the asker does not know, minus that of the best pair asked about: it cannot know which cells the partner sees, so a missing answer
+does not count against a question. A pair that the partner refused, or has no score for, has the EVI 0 from then on.
 
-Value, gain and the term in brackets are exact. The chance s is an estimate: a deal draws for each cell, by one chance, whether a seat
-sees it, and of that chance a game's state tells only what came of it, the share of the table that the partner sees. (That games
-are kept by their hardness makes some cells a little likelier than others.) It is the same for every cell, so it scales promise and
-regret of a game, and changes nothing in which question is the best.
+Value, gain and the term in brackets are exact. The chance s is an estimate. A deal draws for each cell, with one chance, whether a seat
+sees it; a game's state holds only the outcome, the share of the table that the partner sees. (The filter by hardness makes some cells a
+little likelier than others.) It is the same for every cell, so it scales EVI and regret of a game, and does not change which question is
+the best.
 
-Known cells are known truly: where scores are shown scaled, the ideal asker is given true scores of what it sees and is told.
+Known cells are known truly: if scores are shown scaled, the ideal asker has the true scores of what it sees and learns.
 One assignment and one all-pairs shortest path (Floyd-Warshall over the alternating cycles of that assignment) give A and B of
 all n * n cells at once, so nothing is solved again cell by cell.
 """
@@ -51,10 +50,10 @@ _TOP = 2.0 * UNSEEN_VALUE  # of the uniform prior, so that its mean is what an u
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """One question's worth, in shares of the best score. `regret` is None for a question that names no pair.
+    """Worth of one question, in shares of the best score. A question without a pair has no `regret` (None).
 
     Attributes:
-        rank: of the promise of the pair asked about, among those that were unknown and not asked about before; None unless it asks
+        rank: rank of the pair's expected value among those that were unknown and not asked about before; None unless it asks
             about one of them.
         redundant: the pairs that were known, or had been asked about before.
     """
@@ -67,10 +66,10 @@ class Worth:
 
 
 class Knowledge:
-    """One seat of one game and what it knows. `update` adds to it.
+    """Knowledge of one seat of one game. `update` adds to it.
 
     Attributes:
-        known: (n, n), the cells the asker knows: its own, and those it was told.
+        known: (n, n), the cells the asker knows: its own, and those it learned.
     """
 
     def __init__(self, state: GameState, seat: int) -> None:
@@ -91,18 +90,16 @@ class Knowledge:
 
     @property
     def expected(self) -> float:
-        """V: the best expected score by what the asker knows, as a share of the best score."""
+        """Returns V: the best expected score by what the asker knows, as a share of the best score."""
         return self._expected / self._best
 
     def expects(self, plan: Sequence[int]) -> float:
-        """What a plan is expected to score by what the asker knows, as a share of the best score; plan[reviewer] = paper."""
+        """Returns a plan's expected score by what the asker knows, as a share of the best score; plan[reviewer] = paper."""
         return total(self._values, plan) / self._best
 
     @property
     def expected_value(self) -> Floats:
-        """The promise of asking about each cell, (n, n), as a share of the best score; 0 for a cell that the asker knows, or was
-        refused.
-        """
+        """Returns the EVI of each cell, (n, n), as a share of the best score; 0 if known or refused."""
         if self._expected_value is None:
             promised = self._chance * expected_values(self._values[None], np.array([self._plan]))[0]
             self._expected_value = np.where(self.known | self._refused, 0.0, promised) / self._best
@@ -110,19 +107,19 @@ class Knowledge:
 
     @property
     def unknown(self) -> int:
-        """How many cells the asker does not know."""
+        """Returns the number of cells that the asker does not know."""
         return int((~self.known).sum())
 
     def best_known(self) -> float:
-        """The true score of the best plan given what the asker knows (the mean of those that tie), as a share of the best."""
+        """Returns the best plan's true score by the asker's knowledge (mean of ties), as a share of the best."""
         return float(score_of_best(self._values[None], self._table[None])[0]) / self._best
 
     def informative(self, pair: Pair) -> bool:
-        """Whether the partner sees the cell and the asker does not know it."""
+        """Returns True if the partner sees the cell and the asker does not know it."""
         return bool(self._theirs[pair] and not self.known[pair])
 
     def update(self, told: Iterable[Pair], missing: Iterable[Pair] = ()) -> tuple[float, float]:
-        """Adds the cells told that the partner sees, and those it says it does not see and truly does not, which are worth 50.
+        """Adds stated cells that the partner sees, and denied cells that it truly does not see, which are worth 50.
 
         Returns the change in V and in the plan's true score, as shares of the best.
         """
@@ -139,7 +136,7 @@ class Knowledge:
     def ask(
         self, pairs: Sequence[Pair], told: Iterable[Pair], missing: Iterable[Pair] = (), refused: Iterable[Pair] = ()
     ) -> Worth:
-        """The worth of a question about `pairs` that was answered, denied or refused so; the asker has heard it then."""
+        """Returns the worth of a question about `pairs` with these answers, denials and refusals, and adds them to the knowledge."""
         regret = rank = None
         if pairs:
             regret = max(0.0, float(self.expected_value.max() - max(self.expected_value[pair] for pair in pairs)))
@@ -155,7 +152,7 @@ class Knowledge:
 
 
 def expected_values(values: Floats, plans: NDArray[np.intp]) -> Floats:
-    """What learning each cell is expected to add to the best expected score, if it now counts 50; in points. Exact.
+    """Returns each cell's expected gain in the best expected score, in points, if it now counts 50. Exact.
 
     Args:
         values: (games, n, n) expected tables.
@@ -189,15 +186,15 @@ def expected_values(values: Floats, plans: NDArray[np.intp]) -> Floats:
 def frontier(
     games: Sequence[GameState], seats: Sequence[int], most: int, strategy: Strategy = "greedy", seed: int = 0
 ) -> tuple[Floats, Floats]:
-    """Returns what an asker reaches with 0, 1, ..., `most` questions, and the expected gain of its next one.
+    """Returns the rewards of an asker after 0, 1, ..., `most` questions, and the expected gain of its next one.
 
-    It asks about one cell at a time that it does not know, hears its true score or that there is none, and in the end proposes a
-    plan that is best for what it knows (any of those that are, by their mean). Once no cell is left it stays where it is.
+    It asks about one unknown cell at a time, learns its true score or that there is no score, and in the end proposes a
+    plan that is best for what it knows (if several, their mean). After the last cell it stays where it is.
 
     Args:
-        games: of any sizes. Each is played alone: what it yields does not depend on the others.
-        seats: the asker's, in each game.
-        strategy: "greedy" asks about the cell of the highest promise, "random" about any.
+        games: games of any sizes. Each is played alone: its result does not depend on the others.
+        seats: the asker's seat in each game.
+        strategy: "greedy" asks about the cell of the highest expected value, "random" about any.
     """
     rewards, expected_gain = np.empty((len(games), most + 1)), np.empty((len(games), most + 1))
     for size in sorted({game.n for game in games}):
@@ -211,7 +208,7 @@ def frontier(
 def _asked(
     games: Sequence[GameState], seats: Sequence[int], most: int, strategy: Strategy, seed: int
 ) -> tuple[Floats, Floats]:
-    """`frontier` of games of one size: rewards and hopes, each (games, most + 1)."""
+    """Computes `frontier` for games of one size: rewards and expected gains, each (games, most + 1)."""
     tables = np.array([game.table for game in games], dtype=float)
     known = np.array([game.mask(seat) for game, seat in zip(games, seats, strict=True)], dtype=bool)
     chance = np.array([game.mask(1 - seat) for game, seat in zip(games, seats, strict=True)], dtype=float).mean(

@@ -28,15 +28,16 @@ _BARE_WORDS = frozenset(
 
 
 def sentences(text: str) -> Iterator[tuple[str, bool]]:
-    """The sentences of a masked text, in order. Never raises."""
+    """Returns the sentences of a masked text, in order. Never raises."""
     for line in _joined_lines(text):
         for sentence in _SENTENCE.finditer(line):
             yield sentence[0].strip(" \t.?!"), "?" in sentence[1]
 
 
 def words(clause: str) -> str:
-    """Returns the words of a clause with single spaces. Commas and dashes are words of their own, a possessive's s is off a name, and a
-    repeated word stands once.
+    """Returns the words of a clause with single spaces.
+
+    Commas and dashes are words, a possessive's s is off a name, and a repeated word stands once.
     """
     return " ".join(_said_once(_TOKEN.findall(clause.translate(_DASH))))
 
@@ -52,8 +53,10 @@ def _said_once(words: list[str]) -> Iterator[str]:
 
 
 def _joined_lines(text: str) -> list[str]:
-    """Lines without their bullets. A line is joined to the one before if a colon introduces it, if it continues with such
-    a list (as a bullet, or naming only), or if it begins with a preposition."""
+    """Returns the lines without bullets, joined to the line before if they continue it.
+
+    A line continues if a colon introduces it, if it goes with such a list (as a bullet, or naming only), or if it begins with a preposition.
+    """
     lines: list[list[str]] = []
     listed = False
     for raw in text.split("\n"):
@@ -75,5 +78,5 @@ def _joined_lines(text: str) -> list[str]:
 
 
 def is_bare(text: str) -> bool:
-    """Whether a clause names somebody and says nothing else: "R0 on P0", "for the P3 paper"."""
+    """Returns True if a clause only names somebody: "R0 on P0", "for the P3 paper"."""
     return bool(NAME.search(text)) and all(word in _BARE_WORDS or NAME.fullmatch(word) for word in _WORD.findall(text))

@@ -1,7 +1,7 @@
-"""Whether a message is a sentence at all. Judged by form alone, and only what nobody writes by choice is called malformed:
+"""Test of a message's form: whether it is a sentence. Only what nobody writes by choice is malformed:
 
-a word or a group of up to three words said twice in a row ("for for", "what is what is", "BLEU: BLEU")
-two prepositions before a name, or a name beside itself ("on for BLEU", "Ava on Ava")
+a word or a group of up to three words twice in a row ("for for", "what is what is", "BLEU: BLEU")
+two prepositions before a name, or a name next to itself ("on for BLEU", "Ava on Ava")
 pairs of names with nothing between them ("Ava BLEU Noah SWAG")
 control tokens of a chat template, or three empty lines in a row
 """
@@ -33,7 +33,7 @@ _CONTROL = re.compile(r"<\|\w+\|>|</?(?:s|bos|eos)>|\n{4}")
 
 
 def is_malformed(text: str, roster: Roster) -> bool:
-    """Whether a message, its tag on or off, cannot be read as a sentence. "Ava on BLEU?" can. Never raises."""
+    """Returns True if a message, with or without its tag, is no sentence. "Ava on BLEU?" is one. Never raises."""
     return _is_malformed(text[:READ_UP_TO], roster)
 
 
@@ -54,8 +54,9 @@ def _says_twice(text: str) -> bool:
 
 
 def _with_names_as_words(text: str, roster: Roster) -> str:
-    """Returns the text with each title, and each name that itself repeats a word ("Li Li"), as one word. So "on On the Dangers" repeats
-    nothing.
+    """Returns the text with each title, and each name that repeats a word ("Li Li"), as one word.
+
+    So "on On the Dangers" repeats nothing.
     """
     parts, end = [], 0
     for mention in roster.find(text):

@@ -25,7 +25,7 @@ _TERMS: dict[str, str] = {}
 
 
 def _pattern(text: str, name: str = "") -> re.Pattern[str]:
-    """Returns the alternation of the lines of `text`, in which `<term>` stands for the pattern of that term; `name` makes it one."""
+    """Returns the alternation of the lines of `text`; `<term>` stands for that term's pattern, `name` names the group."""
     joined = "|".join(line.strip() for line in text.strip().splitlines())
     for term, pattern in _TERMS.items():
         joined = joined.replace(f"<{term}>", f"(?:{pattern})")
@@ -312,7 +312,7 @@ def _requests(text: str) -> bool:
 
 
 def hands_on(clause: str) -> bool:
-    """Returns True if a clause asks whether somebody can take what was named: for a score where none is known, else for consent."""
+    """Returns True if a clause asks whether somebody can take the paper: for an unknown score, else for consent."""
     return _HANDS_ON.search(clause) is not None
 
 
@@ -322,7 +322,7 @@ def plans(text: str) -> bool:
 
 
 def corrects(text: str) -> bool:
-    """Returns True if a clause corrects what was said before."""
+    """Returns True if a clause corrects an earlier one."""
     return CORRECTS.search(text) is not None
 
 
@@ -339,12 +339,12 @@ def is_about_scores(clause: str) -> bool:
 
 
 def is_about_a_cell(clause: str) -> bool:
-    """Returns True if a question is about one pair by its form: a reviewer and a paper that nobody knows, or "is it high?"."""
+    """Returns True if a question's form is about one pair: an unknown reviewer and paper, or "is it high?"."""
     return _ONE_CELL.search(clause) is not None or ("R_" in clause and "P_" in clause)
 
 
 def states(text: str) -> bool:
-    """Returns True if a clause that does not ask is a statement, a plan or a remark of a known form."""
+    """Returns True if a clause without a question is a statement, plan or remark of a known form."""
     return any(pattern.search(text) for pattern in (_SAYS, _CANCELS, _SUBORDINATE, _SAID, _CONSENT, _PLANS))
 
 
@@ -364,7 +364,7 @@ def is_subordinate(clause: str) -> bool:
 
 
 def asks_bare(text: str) -> bool:
-    """Returns True if names ask without a question mark: beside a noun such as "score", or politely."""
+    """Returns True if names ask without a question mark: next to a noun such as "score", or politely."""
     return _NOUN_ASKS.search(text) is not None and not text.startswith(("thank", "thanks"))
 
 
@@ -393,8 +393,9 @@ _VALUE = re.compile(r"(?<![RP\d])\d")
 
 
 def cut(sentence: str) -> list[str]:
-    """Returns the clauses of a sentence. "For R0 on P0, what do you have" stays whole, and so does "between R0 and R1, who is better on P0";
-    "R0 on P0, who is left for P1" does not.
+    """Returns the clauses of a sentence.
+
+    "For R0 on P0, what do you have" stays whole, and so does "between R0 and R1, who is better on P0"; "R0 on P0, who is left for P1" does not.
     """
     cuts = [match.end() for match in _CUT.finditer(sentence)]
     out: list[str] = []

@@ -1,7 +1,7 @@
-"""A message with names as tokens: "R3" is a reviewer and "P5" a paper of the roster, and these are the only capitals left.
+"""Masking of names: "R3" is a reviewer, "P5" a paper of the roster, and no other capitals are left.
 
-A capitalised word within a sentence that the roster does not know becomes "R_", or "P_" after a preposition: somebody is named,
-and nobody knows who. Everyday misspellings are corrected. Patterns written for masked text hold for any roster.
+A capitalised word within a sentence that the roster does not know becomes "R_", or "P_" after a preposition: an unknown name.
+Everyday misspellings are corrected. Patterns written for masked text hold for any roster.
 """
 
 from __future__ import annotations
@@ -58,20 +58,20 @@ _PREPOSITION = re.compile(r"\b(?:on|for|at|to|in|with|onto) $", re.IGNORECASE)
 
 
 def untagged(text: str) -> tuple[str | None, str]:
-    """The word in a message's action tag, in lower case (None without a tag), and the rest of what is read of the message."""
+    """Splits a message into the word in its action tag, in lower case (None without a tag), and the rest."""
     text = text[:READ_UP_TO]
     tag = _TAG.match(text)
     return (tag[1].lower(), text[tag.end() :]) if tag else (None, text)
 
 
 def body(text: str, roster: Roster) -> str:
-    """A message without its action tag, masked. Never raises."""
+    """Returns a message without its action tag, masked. Never raises."""
     return mask(untagged(text)[1], roster)
 
 
 @lru_cache(maxsize=4096)
 def mask(text: str, roster: Roster) -> str:
-    """The first `READ_UP_TO` characters of a text, masked. Never raises."""
+    """Returns the first `READ_UP_TO` characters of a text, masked. Never raises."""
     text = _SPACES.sub(" ", _BREAK.sub("\n", text[:READ_UP_TO])).translate(_STRAIGHT)
     pieces, end = [], 0
     for mention in roster.find(text):
@@ -82,12 +82,12 @@ def mask(text: str, roster: Roster) -> str:
 
 
 def _without_marks(row: re.Match[str]) -> str:
-    """A row of a table, in which "?" asks nothing. Where no score stands beside it, it may."""
+    """Returns a row of a table in which "?" next to scores does not ask."""
     return row[0].replace("?", "unknown") if re.search(r"P\d+ \d", row[0]) else row[0]
 
 
 def _lowered(text: str) -> str:
-    """Text between names, so that nothing in it is taken for a token."""
+    """Returns text between names in lower case, so that nothing in it is taken for a token."""
     return _LOOKS_LIKE_TOKEN.sub(lambda match: match[0].lower(), text)
 
 

@@ -1,5 +1,6 @@
-"""Which cells a masked text names: which reviewer belongs to which paper, and which value to which pair. All who read a message for
-its cells, whoever asks, answers, measures or audits, read them here.
+"""Cells that a masked text names: which reviewer belongs to which paper, and which value to which pair.
+
+Partners, annotator and audit all read cells here.
 
 Names of one kind side by side share the other kind: "R0 or R2 for P6" is two pairs. A name of the kind that began a
 group begins the next one: "R0 on P0 and P3, R7 on P7" is three pairs.
@@ -40,7 +41,7 @@ _ONE_REVIEWER = re.compile(r"\b(?:he|she|him|her|his)\b")
 
 
 def by_side(text: str) -> tuple[set[int], set[int]]:
-    """The reviewers and the papers that a text names, in whatever form."""
+    """Returns the reviewers and the papers that a text names, in whatever form."""
     sides: tuple[set[int], set[int]] = (set(), set())
     for kind, index in NAME.findall(text):
         sides[kind == "P"].add(int(index))
@@ -48,7 +49,7 @@ def by_side(text: str) -> tuple[set[int], set[int]]:
 
 
 def last_named(text: str, kind: str) -> str:
-    """The last names of a kind ("R" or "P") in a row."""
+    """Returns the last names of a kind ("R" or "P") in a row."""
     run: list[str] = []
     for name in reversed(NAME.findall(text)):
         if name[0] == kind:
@@ -59,8 +60,9 @@ def last_named(text: str, kind: str) -> str:
 
 
 def named_pairs(text: str, earlier: str = "") -> tuple[Pair, ...]:
-    """The pairs a clause names, in order, each once; names that it excludes ("besides R0") left out. If it names one side only, the
-    other is what stood last in `earlier`.
+    """Returns the pairs that a clause names, in order, each once, without excluded names ("besides R0").
+
+    If it names one side only, the other is the last one in `earlier`.
     """
     if earlier:
         text = f"{_left_out(text, earlier)} {text}"
@@ -84,7 +86,7 @@ def named_pairs(text: str, earlier: str = "") -> tuple[Pair, ...]:
 
 
 def _left_out(text: str, earlier: str) -> str:
-    """The names of the side that a clause does not name."""
+    """Returns the names of the side that a clause does not name."""
     reviewers, papers = by_side(text)
     last = "" if reviewers else last_named(earlier, "R")
     if last and _ONE_REVIEWER.search(text):
@@ -93,12 +95,12 @@ def _left_out(text: str, earlier: str) -> str:
 
 
 def without_excluded(text: str) -> str:
-    """A clause without the names it excludes: "besides R0", "instead of P3"."""
+    """Returns a clause without the names it excludes: "besides R0", "instead of P3"."""
     return _EXCLUDED.sub(" ", text)
 
 
 def completed_pairs(text: str, before: Sequence[Pair]) -> list[Pair]:
-    """The pairs of a clause that names one kind only, or nobody, the rest taken from the pairs before it."""
+    """Returns the pairs of a clause that names one kind only, or nobody, completed from the pairs before it."""
     names = _names(text)
     if not names:
         return list(before)
@@ -135,12 +137,12 @@ _NOTHING = re.compile(r"\b(?:no|nothing|not|don't|can't|cannot|unknown|blank)\b"
 
 
 def without_bounds(text: str) -> str:
-    """A text without the numbers between which a score is said to lie: "above 50", "between 40 and 60", "40-60"."""
+    """Returns a text without the bounds of a score: "above 50", "between 40 and 60", "40-60"."""
     return _BOUNDS.sub(" ", text)
 
 
 def stated_values(text: str) -> list[tuple[Pair, float]]:
-    """The values a statement gives, in order. A value belongs to the names beside it, or else the last ones said."""
+    """Returns the values of a statement, in order. A value belongs to the names next to it, or the last ones."""
     if "respectively" in text:
         return []
     text = without_bounds(text)
@@ -166,7 +168,7 @@ def stated_values(text: str) -> list[tuple[Pair, float]]:
 
 
 def _before_their_names(text: str) -> list[tuple[Pair, float]] | None:
-    """The values where each stands before its names: "62 (R0, P0), 40 (R0, P2)"; None where they do not, or there is only one."""
+    """Returns the values if each stands before its names, "62 (R0, P0), 40 (R0, P2)"; otherwise None."""
     tokens = list(_TOKEN.finditer(text))
     several = sum(token["number"] is not None for token in tokens) > 1
     if not several or tokens[0]["name"] or not tokens[-1]["name"] or _NOTHING.search(text):

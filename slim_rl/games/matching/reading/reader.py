@@ -1,4 +1,4 @@
-"""What one message asks and states: the one reader of English of the partners and of the measuring instrument.
+"""Reader of English messages: what one message asks and states. Partners and annotator share it.
 
 Two notions: what a clause does (`grammar`), and which pairs it names, a name left out being the last one named (`pairing`).
 
@@ -37,7 +37,7 @@ _BLANK = re.compile(r" ?[:=][ _]*$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One message, read.
+    """Reading of one message.
 
     Attributes:
         asked: the (reviewer, paper) pairs that it asks about, in the order asked, each once.
@@ -61,12 +61,12 @@ class Reading:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Its kinds of question, in the order of `KINDS`: those of the guide, and "pair" where it asks about one."""
+        """Returns its kinds of question, in the order of `KINDS`: the guide's, and "pair" for a pair."""
         return tuple(kind for kind in KINDS if kind in self.labels or (kind == "pair" and self.asked))
 
     @property
     def seeking(self) -> bool:
-        """Whether it seeks information."""
+        """Returns True if it seeks information."""
         return not INFORMATION_SEEKING.isdisjoint(self.kinds)
 
 
@@ -87,7 +87,7 @@ def _read(text: str, roster: Roster, before: tuple[str, ...]) -> Reading:
 
 
 class _Reader:
-    """One message while it is read, clause by clause."""
+    """State while one message is read, clause by clause."""
 
     def __init__(self, text: str, roster: Roster, before: tuple[str, ...]) -> None:
         self.text = _FORM.sub(lambda lines: _BLANK.sub("?", lines[0]), _MARK.sub("", body(text, roster)))
@@ -107,23 +107,23 @@ class _Reader:
 
     @cached_property
     def earlier(self) -> list[str]:
-        """The messages before; a plan names nobody who may be left out."""
+        """Returns the messages before, without plans, whose names cannot be left out later."""
         spoken = (each for each in self.before if untagged(each)[0] not in ("propose", "accept"))
         return [body(each, self.roster) for each in spoken]
 
     @cached_property
     def just_told(self) -> set[Pair]:
-        """The pairs whose values the other player's last message states."""
+        """Returns the pairs whose values the other player's last message states."""
         return {pair for sentence, _ in sentences("".join(self.earlier[-1:])) for pair, _ in stated_values(sentence)}
 
     @cached_property
     def invited(self) -> bool:
-        """Whether the other player just asked which pair it wants to know."""
+        """Returns True if the other player just asked which pair it wants to know."""
         return bool(self.earlier) and grammar.INVITES.search(self.earlier[-1]) is not None
 
     @cached_property
     def follows(self) -> bool:
-        """Whether names alone may continue a question: one was invited, asked before, or just answered."""
+        """Returns True if names alone may continue a question: one was invited, asked before, or just answered."""
         answer = self.earlier[-1] if self.earlier else ""
         own = self.earlier[-2] if len(self.earlier) > 1 else ""
         asked_before = "?" in own and NAME.search(own) is not None
@@ -175,7 +175,7 @@ class _Reader:
         self.waiting = act == "ask" and not pairs and not grammar.seeks_whole(clause)
 
     def _act(self, text: str, clause: str, marked: bool, names: bool) -> tuple[grammar.Act, list[Pair]]:
-        """What a clause does, and which pairs it names in doing so."""
+        """Returns what a clause does, and the pairs that it names in doing so."""
         pairs = list(named_pairs(clause))
         if names and grammar.corrects(text) and (self.last or self.follows):
             self.asked = [pair for pair in self.asked if pair not in self.last]
@@ -230,7 +230,7 @@ class _Reader:
         return ("ask" if marked else "none"), pairs
 
     def _completed(self, clause: str, act: grammar.Act) -> Sequence[Pair]:
-        """The pairs of a question that leaves out a name, or both: those named last, unless it asks about a whole reviewer or paper."""
+        """Returns the pairs of a question with a name left out, unless it asks about a whole side."""
         if without_excluded(clause) != clause:
             return ()
         reviewers, papers = by_side(clause)
@@ -257,14 +257,14 @@ class _Reader:
         return mentioned if len(mentioned) == 1 or lacks or grammar.points(clause, "several") else ()
 
     def _mentioned_before(self) -> tuple[Pair, ...]:
-        """The pairs of the last earlier message that names somebody."""
+        """Returns the pairs of the last earlier message that names somebody."""
         for at in range(len(self.earlier) - 1, -1, -1):
             if NAME.search(self.earlier[at]):
                 return named_pairs(self.earlier[at], " . ".join(self.earlier[:at]))
         return ()
 
     def _leaves_out(self, clause: str, act: grammar.Act) -> bool:
-        """Whether a question that names one side is about the other one that was named last."""
+        """Returns True if a question that names one side is about the other one that was named last."""
         side = 0 if by_side(clause)[1] else 1
         topic = by_side(self.topic)
         if grammar.points(clause, "name") or (topic[side] and not topic[1 - side]) or (act == "name" and self.follows):
@@ -278,13 +278,13 @@ class _Reader:
         )
 
     def _complements(self, clause: str) -> bool:
-        """Whether the words just before name one side only, and the clause the other one."""
+        """Returns True if the words just before name one side only, and the clause the other one."""
         side = 0 if by_side(clause)[1] else 1
         before = by_side((*self.earlier[-1:], *self.said)[-1]) if self.said or self.earlier else (set(), set())
         return bool(before[side]) and not before[1 - side]
 
     def _filled(self, clause: str) -> tuple[Pair, ...]:
-        """The pairs of a clause with what it leaves out as it was named last."""
+        """Returns the pairs of a clause, completed by the names that stood last."""
         return named_pairs(clause, " . ".join((*self.earlier, *self.said)))
 
     def _note(self, act: grammar.Act, pairs: list[Pair], raw: str, clause: str, marked: bool) -> None:
