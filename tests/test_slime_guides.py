@@ -15,6 +15,8 @@ WATCH = PAGES["watch-a-run"]
 TEXT = "\n".join(PAGES[name] for name in PAGES if name.startswith("slime-") or name == "troubleshooting")
 OURS = {"--set", "--dry-run", "--help", "--backend", "--print-flags"}
 
+OTHERS_MESSAGES = {"slim-rl: command not found", "Failed to connect to Ray"}  # of the shell and of Ray
+
 
 def logged() -> set[str]:
     """What the hook logs, where there is any."""
@@ -55,3 +57,20 @@ def test_printed_flags_are_known() -> None:
 def test_metrics_in_text_are_logged() -> None:
     ours = set(re.findall(r"`(?:eval/matching/)?dialogue/([\w/]+)`", WATCH + TEXT))
     assert len(ours) > 6 and ours <= logged()
+
+
+def test_troubleshooting_quotes_messages_of_the_code() -> None:
+    files = [
+        path
+        for folder in ("slim_rl", "scripts")
+        for path in sorted((ROOT / folder).rglob("*.*"))
+        if path.suffix in (".py", ".sh")
+    ]
+    code = "".join(path.read_text(encoding="utf-8") for path in files)
+    code = re.sub(r'"\s*\n\s*f?"', "", code)  # a message is often written as several literals
+    heads = [line.split("|")[1] for line in PAGES["troubleshooting"].splitlines() if line.startswith("| `")]
+    quoted = {message for head in heads for message in re.findall(r"`([^`]+)`", head)} - OTHERS_MESSAGES
+    assert len(quoted) > 8
+    for message in quoted:
+        for part in re.split(r" ?… ?|--x", message):
+            assert part in code, message
