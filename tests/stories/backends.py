@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -14,8 +14,10 @@ from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import load_rows
 from slim_rl.dialogue.log import DialogueLog
+from slim_rl.dialogue.policy import Sampled
 from slim_rl.dialogue.worker import RolloutWorker
-from tests.stories.games import Asks
+
+GAME = "lock.Lock"
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,36 @@ class Story:
         return {"environment": self.environment, "partner": self.partner, "game": self.game}
 
     def config(self, folder: Path) -> Config:
-        data = {"train": str(folder / "train.jsonl"), "num_train": 2}
+        data = {"train": str(folder / "train.jsonl"), "num_train": 6}
         limits = {"turn_tokens": 128, "dialogue_tokens": 1024}
         return parse_config({"name": "story", **self.settings, "data": data, "limits": limits})
+
+
+def opens(text: str) -> str:
+    """Returns the policy's turn for what it read: it asks both questions, then knows the position."""
+    replies = [part.partition("<")[0] for part in text.split("<|im_start|>user\n")[2:]]
+    if len(replies) < 2:
+        return ("Is it odd?", "Is it high?")[len(replies)]
+    return str({("yes", "no"): 1, ("no", "no"): 2, ("yes", "yes"): 3, ("no", "yes"): 4}[tuple(replies)])  # type: ignore[index]
+
+
+STORY = Story(GAME, {"kind": "keeper"}, {}, opens)
+
+
+class Asks:
+    """A policy whose turn is a function of the text that it reads."""
+
+    identity: ClassVar[dict[str, Any]] = {"engine": "script"}
+
+    def __init__(self, chat: Chat, says: Callable[[str], str]) -> None:
+        self.chat, self.says = chat, says
+
+    async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
+        ids = self.chat.said_ids(self.says(self.chat.tokenizer.decode(input_ids)))
+        return Sampled(ids, [-0.5] * len(ids), "stop")
+
+    def reseed(self, seed: int) -> None:
+        """It draws nothing."""
 
 
 def by_trl(story: Story, tokenizer: Any, tokenizer_dir: Path, folder: Path) -> dict[str, Any]:

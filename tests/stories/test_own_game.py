@@ -1,66 +1,50 @@
-"""A game for two of one's own is one file, and no edit: it is played, logged, shown, analysed and measured on every backend. What it says of a
-dialogue as a whole is a line in its `annotate`, and a column of its log from then on.
-"""
+"""A custom game for two is one file, and a measure one entry of one table: every backend, table, figure and page has both."""
 
 from __future__ import annotations
 
-import asyncio
+import io
 import json
-import shutil
-import sys
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
+import yaml
+from rich.console import Console
 
 from slim_rl import cli
-from slim_rl.analysis import Summary, analyze
+from slim_rl.analysis import Summary, analyze, figures
+from slim_rl.analysis.figure_style import style
 from slim_rl.analysis.load import load
+from slim_rl.analysis.report_tables import Tables
+from slim_rl.analysis.terminal_tables import before_after_table, cells_table
 from slim_rl.analysis.viewer import collect
-from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.dealing import load_rows
-from slim_rl.dialogue.log import DialogueLog, read_log
-from slim_rl.dialogue.worker import RolloutWorker
-from tests.paths import ROOT
-from tests.stories.backends import BACKENDS, Story
-from tests.stories.games import Asks
+from slim_rl.backends.card import model_card
+from slim_rl.dialogue.log import read_log
+from slim_rl.dialogue.measures import MEASURES, Measure
+from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.tracked import batch_metrics
+from slim_rl.lab.experiment.page import write
+from tests.stories.backends import BACKENDS, GAME, STORY
+from tests.stories.conftest import GAMES, STEPS
 
-GAME = "lock.Lock"
-
-
-def opens(text: str) -> str:
-    """What the policy says to what it reads: it asks both questions, then knows the position."""
-    heard = [part.partition("<")[0] for part in text.split("<|im_start|>user\n")[2:]]
-    if len(heard) < 2:
-        return ("Is it odd?", "Is it high?")[len(heard)]
-    return str({("yes", "no"): 1, ("no", "no"): 2, ("yes", "yes"): 3, ("no", "yes"): 4}[tuple(heard)])  # type: ignore[index]
-
-
-STORY = Story(GAME, {"kind": "keeper"}, {}, opens)
+MARKS = Measure(
+    "marks",
+    "question marks per game",
+    lambda d: sum(turn.text.count("?") for turn in d.own),
+    unit="marks",
+    better="down",
+    shown=("step", "tracker", "table", "card", "first screen", "report", "experiment"),
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Somebody's own, in which the game is."""
-    folder = tmp_path_factory.mktemp("own")
-    shutil.copy(ROOT / "tests" / "stories" / "lock.py", folder)
+def added(folder: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(folder)
-        yield folder
-    sys.modules.pop("lock", None)
-
-
-@pytest.fixture(scope="module")
-def log_dir(folder: Path, tokenizer: Any) -> Path:
-    """Dialogues of the game, as a run plays and logs them."""
-    chat, config = Chat(tokenizer), STORY.config(folder)
-    worker, row = RolloutWorker(config, chat, Asks(chat, opens)), load_rows(config)[0]
-    with DialogueLog(folder / "logs" / "train.jsonl") as log:
-        for step in range(3):
-            for dialogue in asyncio.run(worker.play(worker.spec(row, str(step), step=step))):
-                log.append(dialogue)
-    return folder / "logs"
+        patch.setitem(MEASURES, MARKS.name, MARKS)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -68,61 +52,114 @@ def analysed(log_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Summary
     return analyze([log_dir], tmp_path_factory.mktemp("plots"))
 
 
-def test_it_is_played_and_logged(log_dir: Path) -> None:
-    for dialogue in read_log(log_dir):
-        assert (dialogue.environment, dialogue.reward, len(dialogue.turns)) == (GAME, 1.0, 5)
-        assert [turn.questions for turn in dialogue.turns if turn.role == "policy"] == [["parity"], ["half"], []]
-        assert dialogue.columns == {"position": dialogue.game_state["position"], "side": side_of(dialogue)}
+def held_out(log_dir: Path, step: int) -> list[Dialogue]:
+    return [each for each in read_log(log_dir) if each.phase == "eval" and each.step == step]
+
+
+def text_of(table: Any) -> str:
+    console = Console(width=100, file=io.StringIO(), record=True)
+    console.print(table)
+    return console.export_text()
 
 
 def side_of(dialogue: Any) -> str:
     return "high" if dialogue.game_state["position"] > 2 else "low"
 
 
-def test_the_frame_has_its_kinds_and_its_columns(log_dir: Path) -> None:
-    log, (first, *_) = load([log_dir]), list(read_log(log_dir))
-    assert log.kinds == {"parity": "odd or even", "half": "high or low"}
-    assert log.frame["questions/half"].tolist() == [1, 1, 1] and log.frame["questions"].tolist() == [2, 2, 2]
-    assert log.frame["position"].tolist() == [first.columns["position"]] * 3
-    assert log.frame["side"].tolist() == [side_of(first)] * 3
-
-
-def test_it_is_shown_by_its_columns(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    side = side_of(next(read_log(log_dir)))
-    where = f"side == '{side}' and position > 0 and questions > 1"
-    assert "3 of 3 dialogues" in shown(log_dir, where, capsys)
-    assert "policy> Is it odd?   (parity)" in shown(log_dir, where, capsys)
-    assert "0 of 3 dialogues" in shown(log_dir, "position > 4", capsys)
-
-
-def shown(log_dir: Path, where: str, capsys: pytest.CaptureFixture[str]) -> str:
-    with pytest.raises(SystemExit) as ended:
-        cli.main(["show", str(log_dir), "--where", where, "--game", GAME])
-    assert not ended.value.code
-    return capsys.readouterr().out
-
-
-def test_table_report_and_viewer_have_it(log_dir: Path, analysed: Summary) -> None:
-    assert analysed.results["kinds"]["keeper"]["shares"] == {"parity": [0.5] * 3, "half": [0.5] * 3}
-    assert analysed.results["question_kinds"]["half"] == "high or low" and "question_kinds" in analysed.figures
-    assert analysed.results["curves"]["keeper"]["measures"]["questions"]["mean"] == [2.0] * 3
-    data = collect(load([log_dir]), 9)
-    position = next(read_log(log_dir)).columns["position"]
-    assert data["boards"] == [{"text": f"It opens at {position}."}]
-    for dialogue in data["dialogues"]:
-        assert dialogue["kinds"] == ["parity", "half"] and dialogue["columns"]["position"] == position
-
-
-def test_a_column_survives_the_log_where_the_game_is_not_at_hand(log_dir: Path, tmp_path: Path) -> None:
-    (line, *_) = (json.loads(each) for each in (log_dir / "train.jsonl").read_text().splitlines())
-    (tmp_path / "log.jsonl").write_text(json.dumps(line | {"environment": "gone.Game"}) + "\n")
-    assert load([tmp_path]).frame["position"].tolist() == [line["columns"]["position"]]
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_every_backends_tracker_has_its_kinds(
+def test_tracker_of_every_backend_has_kinds_and_measure(
     backend: Any, tokenizer: Any, tokenizer_dir: Path, tmp_path: Path
 ) -> None:
     found = backend(STORY, tokenizer, tokenizer_dir, tmp_path)
-    assert found["questions/parity"] == found["questions/half"] == 1.0 and found["questions"] == 2.0
+    assert found["questions/parity"] == found["questions/half"] == 1.0 and found["questions"] == found["marks"] == 2.0
     assert "questions/pair" not in found
+
+
+def test_step_line_has_the_measure(log_dir: Path) -> None:
+    pytest.importorskip("trl")
+    from slim_rl.backends.step_line import step_line
+
+    assert "marks 2.00" in step_line(1, batch_metrics(held_out(log_dir, STEPS)))
+
+
+def test_log_has_kinds_and_columns(log_dir: Path) -> None:
+    for dialogue in held_out(log_dir, STEPS):
+        assert (dialogue.environment, dialogue.reward, len(dialogue.turns)) == (GAME, 1.0, 5)
+        assert [turn.questions for turn in dialogue.turns if turn.role == "policy"] == [["parity"], ["half"], []]
+        assert dialogue.columns == {"position": dialogue.game_state["position"], "side": side_of(dialogue)}
+
+
+def test_frame_has_kinds_columns_and_measure(log_dir: Path) -> None:
+    log, logged = load([log_dir]), list(read_log(log_dir))
+    assert log.kinds == {"parity": "odd or even", "half": "high or low"}
+    assert log.frame["questions/half"].tolist() == [0] * GAMES + [1] * GAMES * (STEPS + 1)
+    assert log.frame["marks"].tolist() == log.frame["questions"].tolist()
+    assert log.frame["position"].tolist() == [each.columns["position"] for each in logged]
+    assert log.frame["side"].tolist() == [side_of(each) for each in logged]
+
+
+def test_show_selects_by_columns_and_prints_kinds(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def shown(where: str) -> str:
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["show", str(log_dir), "--where", where, "--game", GAME])
+        assert not ended.value.code
+        return capsys.readouterr().out
+
+    found = shown("side == 'high' and position > 0 and questions > 1")
+    assert f"of {GAMES * (STEPS + 2)} dialogues" in found and "policy> Is it odd?   (parity)" in found
+    assert set(re.findall(r"policy> (\d+)", found)) <= {"3", "4"}
+    assert f"0 of {GAMES * (STEPS + 2)} dialogues" in shown("position > 4")
+
+
+def test_terminal_tables_and_card_have_the_measure(log_dir: Path, tmp_path: Path) -> None:
+    before, after = held_out(log_dir, 0), held_out(log_dir, STEPS)
+    assert MARKS.title in text_of(cells_table({"after": after}, "held-out games"))
+    assert MARKS.title in text_of(before_after_table(before, after))
+    assert MARKS.title in model_card(STORY.config(tmp_path), step=1, results={"after training": after})
+
+
+def test_report_and_viewer_have_kinds_columns_and_measure(log_dir: Path, analysed: Summary) -> None:
+    results, page = analysed.results, analysed.report.read_text()
+    assert results["kinds"]["keeper"]["shares"] == {"parity": [0.5] * STEPS, "half": [0.5] * STEPS}
+    assert results["question_kinds"]["half"] == "high or low" and "question_kinds" in analysed.figures
+    curves = results["curves"]["keeper"]["measures"]
+    assert curves["questions"]["mean"] == curves["marks"]["mean"] == [2.0] * STEPS
+    assert results["measures"]["marks"]["title"] == MARKS.title and "Question marks per game" in page
+    data = collect(load([log_dir]), 99)
+    for dialogue in data["dialogues"]:
+        assert dialogue["kinds"] == (["parity", "half"] if dialogue["questions"] else [])
+        assert data["boards"][dialogue["board"]] == {"text": f"It opens at {dialogue['columns']['position']}."}
+
+
+def test_change_is_coloured_by_what_is_better(analysed: Summary) -> None:
+    page = analysed.report.read_text()
+    assert re.search(r'card loss"><h2>Question marks', page), "there are more of them, and less is better"
+    assert re.search(r'card gain"><h2>Reward', page)
+    table = Tables(analysed.results).measures()
+    (better,) = (column for column in table.columns if column.head == "better")
+    shown = {row["measure"]: better.show(row) for row in table.others}
+    assert (shown["errors"], shown["words"]) == ("less", "–")
+
+
+def test_axis_has_the_unit_of_its_measure(analysed: Summary) -> None:
+    with style():
+        drawn = figures.measures(analysed.results)
+    assert drawn is not None
+    units = {ax.get_title("left").replace("\n", " "): ax.get_ylabel() for ax in drawn.axes}
+    assert units["Question marks per game"] == "marks" and set(units.values()) >= {"turns", "words"}
+
+
+def test_experiment_page_has_the_measure(log_dir: Path, tmp_path: Path) -> None:
+    source = {"logs": [str(log_dir)], "command": "slim-rl train story"}
+    manifest = {"title": "A story", "commit": "c", "machine": "m", "sources": {"held_out": source}}
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
+    write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl lab page here")
+    readme = (tmp_path / "page" / "README.md").read_text()
+    assert f"| {MARKS.title} |" in readme and "(marks.png)" in readme
+    assert pd.read_csv(tmp_path / "page" / "runs.csv")["marks"].max() == 2.0
+
+
+def test_columns_survive_without_the_game(log_dir: Path, tmp_path: Path) -> None:
+    (line, *_) = (json.loads(each) for each in (log_dir / "train.jsonl").read_text().splitlines())
+    (tmp_path / "log.jsonl").write_text(json.dumps(line | {"environment": "gone.Game"}) + "\n")
+    assert load([tmp_path]).frame["position"].tolist() == [line["columns"]["position"]]

@@ -1,0 +1,47 @@
+"""A custom game in a folder of its own, and a log of a run that learns to ask in it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.dealing import load_rows
+from slim_rl.dialogue.log import DialogueLog
+from slim_rl.dialogue.worker import RolloutWorker
+from tests.paths import ROOT
+from tests.stories.backends import STORY, Asks, opens
+
+GAMES, STEPS = 6, 3
+GUESSES = "12"  # a position that no lock has
+
+
+@pytest.fixture(scope="package")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder that holds the game, which Python imports from."""
+    folder = tmp_path_factory.mktemp("own")
+    shutil.copy(ROOT / "tests" / "stories" / "lock.py", folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        yield folder
+    sys.modules.pop("lock", None)
+
+
+@pytest.fixture(scope="package")
+def log_dir(folder: Path, tokenizer: Any) -> Path:
+    """Held-out games before training, in which nothing is asked; three steps; held-out games after them."""
+    chat, config = Chat(tokenizer), STORY.config(folder)
+    worker, rows = RolloutWorker(config, chat), load_rows(config)
+    with DialogueLog(folder / "logs" / "train.jsonl") as log:
+        for phase, step in (("eval", 0), *(("train", step) for step in range(STEPS)), ("eval", STEPS)):
+            policy = Asks(chat, opens if phase == "train" or step else lambda text: GUESSES)
+            specs = [worker.spec(row, f"{phase}{step}", phase=phase, step=step) for row in rows]
+            for (dialogue,) in asyncio.run(worker.play_all(specs, policy=lambda _, policy=policy: policy)):
+                log.append(dialogue)
+    return folder / "logs"
