@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -103,12 +104,16 @@ def test_group_size_repeats_each_game_with_other_draws(tmp_path: Path) -> None:
     lessons = _lessons(config, _curriculum(config))
     rows = list(_rows_to_learn(config, lessons, _fresh_games(config, 5, 1), chat))
     end = chat.tokenizer.encode("<|im_end|>")[0]
-    boards = [tuple(row["input_ids"][: row["input_ids"].index(end)]) for row in rows]
-    sizes = [boards.count(board) for board in dict.fromkeys(boards)]
-    assert sizes == [4, 4, 1, 4, 2]
+    end = chat.tokenizer.encode("<|im_end|>")[0]
+
+    def boards(rows: list[dict[str, list[int]]]) -> list[tuple[int, ...]]:
+        return [tuple(row["input_ids"][: row["input_ids"].index(end)]) for row in rows]
+
+    assert [len(list(same)) for _, same in groupby(boards(rows))] == [4, 4, 1, 4, 2]
     assert len({tuple(row["input_ids"]) for row in rows}) > 5
-    shuffled = in_random_order(rows, 4, seed=0)
+    shuffled = in_random_order(rows, seed=0)
     assert shuffled != rows and sorted(map(repr, shuffled)) == sorted(map(repr, rows))
+    assert sorted(len(list(same)) for _, same in groupby(boards(shuffled))) == [1, 2, 4, 4, 4]
 
 
 @pytest.mark.parametrize(("given", "steps"), [(None, 20), (7, 7)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,7 +21,7 @@ class ScoringTrainer(Trainer):
 
 def scored_batch(rows: Sequence[Mapping[str, list[int]]]) -> dict[str, torch.Tensor]:
     """Returns a batch as `scoring` reads it, split at the first token that is learned; padding is masked."""
-    starts = [next(place for place, label in enumerate(row["labels"]) if label != -100) for row in rows]
+    starts = [_first_learned(row) for row in rows]
     start = max(starts)
     width = start + max(len(row["labels"]) - own for row, own in zip(rows, starts, strict=True))
     ids, mask = torch.zeros(2, len(rows), width, dtype=torch.long)
@@ -33,8 +34,13 @@ def scored_batch(rows: Sequence[Mapping[str, list[int]]]) -> dict[str, torch.Ten
     return {"input_ids": ids, "attention_mask": mask, "scored": scored}
 
 
-def in_random_order(rows: Sequence[Any], group_size: int, seed: int) -> list[Any]:
-    """Returns the rows, those of one game together."""
-    groups = [rows[first : first + group_size] for first in range(0, len(rows), group_size)]
+def in_random_order(rows: Sequence[Mapping[str, list[int]]], seed: int) -> list[Any]:
+    """Returns the rows in random order, neighbours with one prompt together."""
+    groups = [list(group) for _, group in itertools.groupby(rows, lambda row: row["input_ids"][: _first_learned(row)])]
     random.Random(seed).shuffle(groups)
     return [row for group in groups for row in group]
+
+
+def _first_learned(row: Mapping[str, list[int]]) -> int:
+    """Returns the place of the first token that is learned."""
+    return next(place for place, label in enumerate(row["labels"]) if label != -100)

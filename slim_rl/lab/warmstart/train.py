@@ -111,7 +111,7 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
         total = sum(count for _, count in lessons)
         rows = list(_shown(_rows_to_learn(config, lessons, games, chat), total, "playing"))
         if settings.order == "random":
-            rows = in_random_order(rows, settings.group_size, config.seed)
+            rows = in_random_order(rows, config.seed)
         trainer = kind(
             model=model,
             args=arguments,
