@@ -1,8 +1,7 @@
 """slim_rl: does a language model learn to ask questions when reinforcement learning makes asking worth it?
 
-Importing this package imports nothing else, and no name below needs torch but `train` and `engine`, once they are called. A name is imported from its module when it is first used;
-torch, transformers, trl, slime, verl and openai are imported only by the modules that need them, which are in ``policies``,
-``backends``, ``warmstart``, ``session`` and ``partners``.
+Importing this package imports nothing else. Each name below is imported from its module at first use, and only `train` and
+`engine` need torch, when they are called.
 """
 
 from importlib import import_module
@@ -82,7 +81,7 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-    globals()[name] = value  # found at once from now on
+    globals()[name] = value  # not looked up again
     return value
 
 

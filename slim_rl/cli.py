@@ -1,9 +1,8 @@
-"""`slim-rl`: one command per task, each in its own file in `slim_rl/commands/` that is imported only when it runs; the commands of
-`slim-rl lab` are in `slim_rl/commands/lab/`.
+"""`slim-rl`: names of the commands, and errors of the one that runs.
 
-A command's file holds `command`, the typer function with its options and help, and what it does. Here: their names, and what is
-printed when one fails. An error in the input is one sentence on stderr and exit code 1; anything else is a bug and shows
-its traceback.
+Each command is a file in `slim_rl/commands/`, or in `slim_rl/commands/lab/` for `slim-rl lab`, and is imported only when it runs.
+Its function `command` has the options and help (typer). An error in the input is one sentence on stderr and exit code 1; any other
+error is a bug and shows its traceback.
 """
 
 from __future__ import annotations
@@ -47,14 +46,14 @@ FORMER = {"lab results": "lab page"}
 
 
 def main(arguments: Sequence[str] | None = None, *, command_line: str | None = None, prefix: str = "slim-rl: ") -> None:
-    """Entry point.
+    """Runs one command.
 
     Args:
-        arguments: a command's name and its options; None for the process's own.
-        command_line: how it was called, for the record, where that was not as `slim-rl`.
-        prefix: goes before a sentence on stderr.
+        arguments: name of a command and its options; None: those of the process.
+        command_line: command line for the record; None: `slim-rl` with the arguments.
+        prefix: start of a sentence on stderr.
     """
-    # torch, transformers and TRL are millions of objects that stay: to look for garbage among them again and again takes a fifth of their import
+    # Importing torch, transformers and TRL makes millions of lasting objects; collecting garbage among them is a fifth of that time
     gc.set_threshold(50_000)
     arguments = sys.argv[1:] if arguments is None else arguments
     if isinstance(sys.stdout, io.TextIOWrapper):  # it is None where a shell closed it
@@ -65,7 +64,7 @@ def main(arguments: Sequence[str] | None = None, *, command_line: str | None = N
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
-    except BrokenPipeError:  # who reads along has left, as `head` does
+    except BrokenPipeError:  # the reader of the pipe has ended, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
         raise SystemExit(1) from None
 
@@ -108,7 +107,7 @@ def _run(name: str, options: list[str], command_line: str, prefix: str) -> None:
 
 
 def about(name: str) -> str:
-    """The first line of a command's help, which is read and not imported."""
+    """Returns the first line of a command's help, read from its file without importing it."""
     source = (Path(__file__).parent / "commands" / f"{name.replace(' ', '/')}.py").read_text(encoding="utf-8")
     (command,) = (each for each in ast.parse(source).body if getattr(each, "name", "") == "command")
     return (ast.get_docstring(command) or "").partition("\n")[0]  # type: ignore[arg-type]

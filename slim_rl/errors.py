@@ -1,10 +1,10 @@
-"""Errors a person can fix: each carries one sentence that says what is wrong, where, and how to fix it."""
+"""Errors that a person can fix: each has one sentence on what is wrong, where, and how to fix it."""
 
 import errno
 from collections.abc import Iterable
 
 _LOCAL = ("torch", "transformers", "trl", "datasets", "peft", "accelerate", "tokenizers")  # of the extra [local]
-_DISK = {  # what a disk may refuse, and what to do about it
+_DISK = {  # error of a disk -> how to fix it
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room, or choose another place"),
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "choose a place that you may write to, or read"),
     **dict.fromkeys((errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG), "choose another path"),
@@ -12,31 +12,31 @@ _DISK = {  # what a disk may refuse, and what to do about it
 
 
 class SlimError(Exception):
-    """Base of every error that is the input's fault and not the program's; the CLI prints it without a traceback."""
+    """Base of all errors in the input; the CLI prints them without a traceback."""
 
 
 class ConfigError(SlimError):
-    """A configuration file or override that cannot be used."""
+    """Configuration file or override that cannot be used."""
 
 
 class DataError(SlimError):
-    """A games file, log or checkpoint that cannot be used."""
+    """Games file, log or checkpoint that cannot be used."""
 
 
 class RunStopped(SlimError):
-    """A run that cannot go on, though what it has trained so far is good: the trainer saves that before it ends."""
+    """Run that cannot continue although its weights are good: the trainer saves them before it ends."""
 
 
 class Diverged(SlimError):
-    """A model that computes no finite numbers any more: nothing of it is to be saved."""
+    """Model that no longer computes finite numbers and must not be saved."""
 
 
 class SlimWarning(UserWarning):
-    """One sentence that a person should read; what they asked for continues."""
+    """One sentence for a person; the program continues."""
 
 
 def as_sentence(error: Exception) -> str | None:
-    """What to say of an error, or None if it is a bug."""
+    """Returns the sentence for an error; None if it is a bug."""
     if isinstance(error, SlimError):
         return str(error)
     if isinstance(error, ModuleNotFoundError) and error.name in _LOCAL:
@@ -48,7 +48,7 @@ def as_sentence(error: Exception) -> str | None:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Of `known` what `word` was meant to be: the one that the fewest slips make of it, one in three letters at most; else nothing."""
+    """Returns the known word nearest to `word`, with one slip per three letters at most; empty if there is none."""
     from rapidfuzz.distance import OSA
 
     slips = {other: OSA.distance(word, other) for other in known}
@@ -57,6 +57,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of a sentence on a word that is not known: '; did you mean train?', or nothing."""
+    """Returns the end of a sentence on an unknown word: '; did you mean train?', or nothing."""
     near = nearest(word, known)
     return f"; did you mean {near}?" if near else ""

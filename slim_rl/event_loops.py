@@ -1,4 +1,4 @@
-"""Event loops: one in a thread for code that is not asynchronous (`wait`), and objects of a loop, made for each, when it is first asked for there, and closed when its loop shuts down."""
+"""Event loops: one in a thread for synchronous code (`wait`), and objects that belong to one loop (`PerLoop`)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ T = TypeVar("T")
 
 
 class PerLoop(Generic[T]):
-    """One object for each event loop.
+    """One object per event loop, made at its first use there and closed when the loop shuts down.
 
     Args:
-        make: makes one, in the running loop.
-        close: closes it.
+        make: function that makes the object, in the running loop.
+        close: coroutine function that closes it.
     """
 
     def __init__(self, make: Callable[[], T], close: Callable[[T], Awaitable[Any]]) -> None:
@@ -24,7 +24,7 @@ class PerLoop(Generic[T]):
         self._made: dict[asyncio.AbstractEventLoop, tuple[T, AsyncGenerator[None, None]]] = {}
 
     async def here(self) -> T:
-        """That of the running loop."""
+        """Returns the object of the running loop."""
         loop = asyncio.get_running_loop()
         if loop not in self._made:
             self._made = {other: its for other, its in self._made.items() if not other.is_closed()}
@@ -35,7 +35,7 @@ class PerLoop(Generic[T]):
         return self._made[loop][0]
 
     async def _closing(self, made: T) -> AsyncGenerator[None, None]:
-        """A loop shuts its asynchronous generators down at its end, as asyncio.run does."""
+        """Closes the object when the loop shuts its asynchronous generators down, as asyncio.run does."""
         try:
             yield
         finally:
@@ -43,7 +43,7 @@ class PerLoop(Generic[T]):
 
 
 def wait(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine to its end from code that is not asynchronous. All of a process's run on one event loop."""
+    """Runs a coroutine to its end from synchronous code, on the one event loop of this process."""
     return asyncio.run_coroutine_threadsafe(coroutine, _loop(os.getpid())).result()
 
 
@@ -51,7 +51,7 @@ _LOOPS: dict[int, asyncio.AbstractEventLoop] = {}
 
 
 def _loop(process: int) -> asyncio.AbstractEventLoop:
-    """An event loop in its own thread. A forked process loses its parent's threads and gets a new one."""
+    """Returns the event loop of a process, in its own thread. A forked process gets a new one."""
     if process not in _LOOPS:
         loop = asyncio.new_event_loop()
         if _LOOPS.setdefault(process, loop) is loop:  # else another thread came first

@@ -1,9 +1,8 @@
-"""Files and folders that appear whole or not at all.
+"""Atomic files and folders.
 
-    what is being written has a temporary name beside its final one: .NAME.HOST.PID.tmp
-    of such leftovers only those of processes of this host that have ended are ever removed
-
-A process that is killed leaves its leftover behind; the next that writes to the same place, or calls `sweep`, removes it.
+Invariants:
+    An unfinished file has a temporary name next to its final one: .NAME.HOST.PID.tmp
+    Only leftovers of ended processes of this host are removed, by the next write to the same place or by `sweep`.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from slim_rl.errors import DataError
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its place when the block succeeds, and is removed when it does not.
+    """Yields a temporary path that replaces `path` when the block succeeds, and is removed otherwise.
 
-    A reader, or a crash, never sees half of it. Makes the folder if need be.
+    It makes the folder if needed.
 
     Raises:
-        DataError: `path` is a device or a pipe, which nothing may take the place of.
+        DataError: `path` is a device or a pipe, which cannot be replaced.
     """
     temporary = _beside(path, "tmp")
     of_process = path.is_symlink() and path.readlink().is_relative_to("/proc")  # as /dev/stdout, whatever that is now
@@ -43,7 +42,7 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         temporary.replace(path)
     except OSError as error:
-        if error.filename in (None, str(temporary)):  # a full disk names no file, and the temporary one nobody knows
+        if error.filename in (None, str(temporary)):  # a full disk names no file; users do not know the temporary one
             error.filename = str(path)
         raise
     finally:
@@ -52,9 +51,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing_folder(path: Path) -> Iterator[Path]:
-    """As `replacing`, for a folder: yields an empty one that takes the place of `path` and of all that was in it.
+    """Yields an empty temporary folder that replaces `path` when the block succeeds, as `replacing` does for files.
 
-    A process killed at the very moment of the exchange leaves the old folder under another name; `sweep` puts it back.
+    A process killed between the two renames leaves the old folder under another name; `sweep` restores it.
     """
     path = path.resolve()
     temporary, old = _beside(path, "tmp"), _beside(path, "old")
@@ -96,26 +95,26 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def sweep(path: Path) -> None:
-    """Removes what processes that ended left beside `path` while they were writing it."""
+    """Removes what ended processes left next to `path` while they wrote it."""
     leftover = re.compile(rf"\.{re.escape(path.name)}\.{re.escape(host_name())}\.(?P<pid>\d+)\.(?P<kind>tmp|old)")
     try:
-        beside = list(path.parent.iterdir())
+        siblings = list(path.parent.iterdir())
     except OSError:
         return
-    for found in beside:
-        match = leftover.fullmatch(found.name)
+    for sibling in siblings:
+        match = leftover.fullmatch(sibling.name)
         if match is None or alive(int(match["pid"])):
             continue
         if match["kind"] == "old" and not path.exists():
-            found.rename(path)
-        elif found.is_dir() and not found.is_symlink():
-            shutil.rmtree(found, ignore_errors=True)
+            sibling.rename(path)
+        elif sibling.is_dir() and not sibling.is_symlink():
+            shutil.rmtree(sibling, ignore_errors=True)
         else:
-            found.unlink(missing_ok=True)
+            sibling.unlink(missing_ok=True)
 
 
 def alive(pid: int) -> bool:
-    """Whether this host has a process of this number, whoever owns it."""
+    """Returns True if this host has a process of this number, of any user."""
     try:
         os.kill(pid, 0)
     except PermissionError:
@@ -127,9 +126,9 @@ def alive(pid: int) -> bool:
 
 @contextmanager
 def disk_errors(what: str, path: Path, hint: str = "make room, or name another folder") -> Iterator[None]:
-    """Turns what goes wrong while `what` is written to `path` (a full or read-only disk) into a DataError.
+    """Turns a disk's errors while `what` is written to `path` into a DataError.
 
-    torch and safetensors report a full disk by their own exceptions, which are known by name, so that this module needs neither.
+    torch and safetensors report a full disk by exceptions of their own, recognised by name so that this module imports neither.
     """
     try:
         yield
@@ -153,5 +152,5 @@ def _beside(path: Path, kind: str) -> Path:
 
 
 def host_name() -> str:
-    """This machine's name, as used in the names of temporary files."""
+    """Returns this machine's name for the names of temporary files."""
     return re.sub(r"[^\w-]", "-", platform.node()) or "localhost"

@@ -1,11 +1,10 @@
-"""JSON lines, the one way this project reads and writes them.
+"""JSON lines: reading, atomic writing (`write`) and appending (`Appender`).
 
-    a line that ends in a newline was written entirely; only the last line of a file that is appended to can be torn
-    the bytes are UTF-8 for any text: half a surrogate pair, which UTF-8 cannot hold, is written as U+FFFD
-    lines end in \\n and in nothing else, for any characters in a message
-
-`Appender` adds whole lines to a file that other processes may be killed beside; `write` makes a file whole or not at all; `read`
-names file and line in every error.
+Invariants:
+    A line that ends in a newline is complete; only the last line of a file that is appended to can be incomplete.
+    The bytes are UTF-8 for any text: half a surrogate pair, which UTF-8 cannot hold, is written as U+FFFD.
+    Lines end in \\n and in nothing else, for any characters in a message.
+    Errors of `read` name file and line.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from slim_rl.files import replacing
 
 
 def encode(data: Any) -> bytes:
-    """One line of JSON, without its newline: valid UTF-8 for any text."""
+    """Returns one line of JSON without its newline, valid UTF-8 for any text."""
     try:
         return orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY)
     except TypeError:  # half a surrogate pair, or a key that is a number; anything else fails again
@@ -36,15 +35,15 @@ def encode(data: Any) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a file.
+    """Line of a file.
 
     Attributes:
-        number: from 1, of those that are read.
-        offset: where it begins, in bytes.
-        end: where the next one begins.
-        data: what it holds; None if it is not JSON.
-        error: why it is not JSON; None if it is.
-        torn: whether it is a last line that was cut while it was being written.
+        number: number among the lines that are read, from 1.
+        offset: start in bytes.
+        end: start of the next line in bytes.
+        data: its JSON value; None if it is not JSON.
+        error: reason why it is not JSON; None if it is.
+        torn: whether it is an incomplete last line.
     """
 
     number: int
@@ -61,9 +60,7 @@ def without_bom(content: bytes) -> bytes:
 
 
 def scan(path: Path, offset: int = 0) -> Iterator[Line]:
-    """Every line of a file that is not empty, the unreadable ones included, from `offset` on. Raises OSError if the file cannot be
-    read.
-    """
+    """Yields the lines of a file from `offset` on, without empty ones. Raises OSError if the file cannot be read."""
     with path.open("rb") as stream:
         stream.seek(offset)
         for number, line in enumerate(stream, 1):
@@ -85,12 +82,12 @@ def read(
     hint: str = "give the path of a *.jsonl file",
     torn: Literal["refuse", "warn", "skip"] = "refuse",
 ) -> Iterator[tuple[int, Any]]:
-    """The lines' numbers and data.
+    """Yields numbers and data of the lines.
 
     Args:
-        what: what the file is, for messages.
-        hint: what to do if it cannot be read.
-        torn: a torn last line is an error, or, in a file that is appended to, left out with or without a warning.
+        what: noun for the file in messages.
+        hint: fix for a file that cannot be read, in messages.
+        torn: treatment of an incomplete last line: an error, or left out with or without a warning.
 
     Raises:
         DataError: the file cannot be read, or a line (named by file and number) is not JSON.
@@ -101,7 +98,7 @@ def read(
             if line.torn and torn != "refuse":
                 if torn == "warn":
                     warnings.warn(
-                        f"{path}, line {line.number}: left out, torn while it was being written.",
+                        f"{path}, line {line.number}: left out, since it is incomplete.",
                         SlimWarning,
                         stacklevel=3,
                     )
@@ -120,7 +117,7 @@ def _not_json(path: Path, line: Line) -> DataError:
 
 
 def write(path: str | Path, rows: Iterable[Any]) -> int:
-    """Writes a file that appears whole or not at all; returns how many lines. Raises DataError if it cannot be written."""
+    """Writes a file atomically; returns its number of lines. Raises DataError if it cannot be written."""
     number = 0
     try:
         with replacing(Path(path)) as temporary, temporary.open("wb") as file:
@@ -133,8 +130,7 @@ def write(path: str | Path, rows: Iterable[Any]) -> int:
 
 
 def keep_lines(path: Path, wanted: Callable[[Any], bool]) -> None:
-    """Rewrites a file with its wanted lines alone, byte for byte; a torn last line goes too. A crash leaves the old file or the
-    new one.
+    """Rewrites a file atomically with its wanted lines, byte for byte, and without an incomplete last line.
 
     Raises:
         DataError: a line before the last is not JSON.
@@ -149,10 +145,10 @@ def keep_lines(path: Path, wanted: Callable[[Any], bool]) -> None:
 
 
 class Appender:
-    """A file that whole lines are appended to, by one process at a time. Opening it repairs the last line (`repair_last_line`).
+    """Open file for appending complete lines, by one process at a time. Opening it repairs the last line (`repair_last_line`).
 
     Args:
-        what: what the file is, for messages.
+        what: noun for the file in messages.
 
     Raises:
         DataError: the file cannot be written.
@@ -168,10 +164,10 @@ class Appender:
             raise DataError(f"Cannot write the {what} {self.path}: {error.strerror}.") from error
 
     def append(self, data: Any) -> None:
-        """Writes one line in one call, so that a crash can tear the last line only.
+        """Writes one line in one call, so that a crash can only cut the last line.
 
         Raises:
-            DataError: the disk would not take the line; nothing of it is left in the file.
+            DataError: the line cannot be written; the file is then unchanged.
         """
         line = encode(data) + b"\n"
         end = os.fstat(self._file).st_size
@@ -185,9 +181,11 @@ class Appender:
             ) from error
 
     def fileno(self) -> int:
+        """Returns the file descriptor."""
         return self._file
 
     def close(self) -> None:
+        """Closes the file; again without effect."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -200,7 +198,7 @@ class Appender:
 
 
 def repair_last_line(path: Path) -> None:
-    """Takes a last line that was cut off the file; one that is whole gets the newline that it lacks."""
+    """Removes an incomplete last line; a complete one without a newline gets it."""
     size = path.stat().st_size if path.exists() else 0
     if not size:
         return
@@ -212,28 +210,26 @@ def repair_last_line(path: Path) -> None:
             stream.seek(size)
             stream.write(b"\n")
         elif last:
-            warnings.warn(
-                f"{path}: its last line, torn while it was being written, is removed.", SlimWarning, stacklevel=4
-            )
+            warnings.warn(f"{path}: its incomplete last line is removed.", SlimWarning, stacklevel=4)
             stream.truncate(end)
 
 
 def _is_whole(line: bytes) -> bool:
-    """Whether it is an object that ends: what was cut from one never does."""
+    """Returns True if a line is a complete JSON object; a cut one is never valid JSON."""
     with suppress(orjson.JSONDecodeError):
         return isinstance(orjson.loads(without_bom(line)), dict)
     return False
 
 
 def whole_characters(text: str) -> str:
-    """`text` as UTF-8 can hold it: halves of a surrogate pair that belong together are joined, others become U+FFFD."""
+    """Returns `text` without half surrogate pairs: neighbouring halves are joined, others become U+FFFD."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _without_half_surrogates(data: Any) -> Any:
-    """The data with every half surrogate pair replaced, and whole ones joined."""
+    """Returns the data with `whole_characters` in place of every text."""
     if isinstance(data, str):
         return whole_characters(data)
     if isinstance(data, dict):

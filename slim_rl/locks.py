@@ -1,6 +1,6 @@
-"""Locks of folders, by filelock. One process at a time works in a folder; another one is refused with the holder's name.
+"""Locks of folders, by filelock: one process at a time works in a folder; another gets an error that names the holder.
 
-The lock is the kernel's: it ends with the process that holds it, however that ends.
+The kernel releases a lock when its process ends.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 from slim_rl.errors import SlimError, SlimWarning
 from slim_rl.files import disk_errors, write_atomically
 
-_OWNER, _HOLDER = "owner ", "process "  # how the lines of a marker begin
+_OWNER, _HOLDER = "owner ", "process "  # starts of the lines of a marker
 
 
 @contextmanager
@@ -28,12 +28,12 @@ def held(
 
     Args:
         where: noun phrase for the folder, for messages.
-        use: what another process may be working on, and what to do instead of waiting.
-        owner: the owner's name in the marker; empty: the name that the marker has.
-        check: called under the lock, before anything is written.
+        use: subject of the message (such as "The run 'a'"), and what to do instead of waiting.
+        owner: name of the owner for the marker; empty: the name that the marker has.
+        check: function called under the lock, before anything is written.
 
     Raises:
-        SlimError: another process holds the lock, or the disk refuses it.
+        SlimError: another process holds the lock, or it cannot be written.
     """
     lock = _lock_of(marker)
     with disk_errors(where, marker.parent):
@@ -48,7 +48,7 @@ def held(
 
 
 def check_free(marker: Path, use: tuple[str, str]) -> None:
-    """Changes nothing. Raises SlimError if another process holds the lock of the marker's folder."""
+    """Raises SlimError if another process holds the lock of the marker's folder; changes nothing."""
     if _lock_of(marker).exists():
         with _locked(marker, use):
             pass
@@ -85,7 +85,7 @@ def _lock_of(marker: Path) -> Path:
 
 
 def _line(marker: Path, start: str) -> str:
-    """Returns the line of a marker that begins so; empty if there is none."""
+    """Returns the line of a marker with this start; empty if there is none."""
     try:
         lines = marker.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Child processes: whatever is started here is stopped here, at the end of its block, on an error or on a signal."""
+"""Child processes, each stopped at the end of its block, on an error or on a signal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from slim_rl.errors import ConfigError
 
-LEAST_PROCESSES = 16  # that any machine may run, however few its cores
+LEAST_PROCESSES = 16  # processes that any machine may run
 _STOP_SECONDS = 60
 _LAST_LINES = 15
 
@@ -24,11 +24,13 @@ _LAST_LINES = 15
 def running(
     command: Sequence[str], stop_seconds: float = _STOP_SECONDS, **options: Any
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A child process. It is told to end when the block is left while it still runs, and killed after `stop_seconds`; what it has
-    started ends too.
+    """Starts a child process, and ends it and its children when the block is left.
+
+    Args:
+        stop_seconds: seconds from SIGTERM to SIGKILL.
     """
-    # in its own process group: a Ctrl-C reaches only us, and we end our children in their order
-    late: list[int] = []  # a signal that comes while it starts is heard when it can be ended
+    # in its own process group: a Ctrl-C reaches only this process, which ends its children in order
+    late: list[int] = []  # signals during the start are raised once the child can be ended
     with handled_by(lambda number, _: late.append(number)):
         process = subprocess.Popen(command, process_group=0, **options)
     try:
@@ -37,17 +39,17 @@ def running(
         yield process
     finally:
         if process.poll() is None:
-            with handled_by(signal.SIG_IGN):  # a second Ctrl-C does not stop the stopping
+            with handled_by(signal.SIG_IGN):  # a second Ctrl-C must not leave the child running
                 process.terminate()
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(stop_seconds)
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # one that was killed, or was just starting them, has left them
+            os.killpg(process.pid, signal.SIGKILL)  # children of a killed process survive it
         process.wait()
 
 
 def python_module(name: str, *arguments: str) -> list[str]:
-    """Returns the command of a Python module that imports nothing from the working folder, where the user's files may be."""
+    """Returns the command of a Python module that imports nothing from the working folder."""
     return [sys.executable, "-P", "-m", name, *arguments]
 
 
@@ -74,19 +76,19 @@ def check_processes(number: int, key: str) -> None:
 
 
 def with_packages(folders: Iterable[Path]) -> dict[str, str]:
-    """This process's environment, for one whose Python looks for packages in `folders` first."""
+    """Returns this process's environment with `folders` first on the Python path."""
     path = [*map(str, folders), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return os.environ | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(path))}
 
 
 def last_lines(log: Path) -> str:
-    """The end of what a process has written."""
+    """Returns the last lines of a log file."""
     return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:])
 
 
 @contextlib.contextmanager
 def signals_end_the_run() -> Iterator[None]:
-    """Ctrl-C, a hang-up and SIGTERM become SystemExit, with the exit codes of a shell."""
+    """Turns Ctrl-C, a hang-up and SIGTERM into SystemExit, with the exit codes of a shell."""
 
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(143 if number == signal.SIGHUP else 128 + number)
@@ -97,7 +99,7 @@ def signals_end_the_run() -> Iterator[None]:
 
 @contextlib.contextmanager
 def interruptible(how: str) -> Iterator[None]:
-    """Says `how` to go on where the block is ended by Ctrl-C or another signal; the exit code is then a shell's."""
+    """Prints `how` to continue when a signal ends the block, and exits with a shell's code."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit) as stop:
@@ -109,7 +111,7 @@ def interruptible(how: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def handled_by(handler: Any) -> Iterator[None]:
-    """Within the block, what ends a program from outside goes to `handler`. In another thread than the main one nothing changes."""
+    """Handles SIGINT, SIGTERM and SIGHUP by `handler` in the block; has no effect outside the main thread."""
     here = threading.current_thread() is threading.main_thread()
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if here else ()
     before = {number: signal.signal(number, handler) for number in numbers}

@@ -1,6 +1,6 @@
-"""Where numbers come from: `provenance.json` in the folder of every log, and beside every page.
+"""Provenance of numbers: `provenance.json` in the folder of every log and next to every page.
 
-one entry a command, code and machine that wrote there, the first first; it names no host
+It has one entry per command, code and machine that wrote there, oldest first, without host names.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PACKAGES = (
     *("numpy", "scipy", "pandas", "openai", "torch", "transformers", "trl", "peft", "vllm"),
     *("sglang", "slime", "megatron-core", "ray", "verl"),
 )
-_WIDEST = ("avx512f", "avx2", "avx", "asimd")  # instruction sets: sums are made in another order with each
+_WIDEST = ("avx512f", "avx2", "avx", "asimd")  # instruction sets: the order of sums depends on them
 
 _MARKUP, _ESCAPED = re.compile(r"([\\[<`])"), r"\\\1"
 Entry = dict[str, Any]
@@ -41,7 +41,7 @@ Entry = dict[str, Any]
 
 @cache
 def here() -> Entry:
-    """This process: its command, code, packages and machine, JSON-able. `commit` and `clean` are None outside a git checkout."""
+    """Returns command, code, packages and machine of this process, JSON-able; `commit` and `clean` are None outside git."""
     commit = _git("rev-parse", "--short=12", "HEAD")
     changed = _git("status", "--porcelain", "--untracked-files=no") if commit else None
     return {
@@ -57,11 +57,10 @@ def here() -> Entry:
 
 
 def record(folder: Path, anew: bool = False) -> None:
-    """Adds this process to the folder's provenance, unless the same command, code and machine is in it. Never raises for a disk that
-    refuses it: what is written there next says so, or can do without.
+    """Adds this process to the folder's provenance, unless it has an equal entry. Ignores errors of the disk.
 
     Args:
-        anew: what is in the folder is made again, whole: earlier processes have no part in it.
+        anew: whether to remove earlier entries, since all of the folder is written again.
     """
     with suppress(OSError, NotImplementedError):  # some network file systems have no locks
         folder.mkdir(parents=True, exist_ok=True)
@@ -72,16 +71,16 @@ def record(folder: Path, anew: bool = False) -> None:
 
 
 def read(folder: Path) -> list[Entry]:
-    """The folder's entries; none where it has no such file, or another's."""
+    """Returns the folder's entries; empty without a valid file."""
     try:
-        entries = orjson.loads((folder / FILE).read_bytes())  # refuses what is nested too deeply, by a ValueError
+        entries = orjson.loads((folder / FILE).read_bytes())  # deep nesting is a ValueError too
     except (OSError, ValueError):
         return []
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
 def code_of(entry: Entry) -> str:
-    """'commit 2e54b8f, with changes that are not committed'."""
+    """Returns text such as 'commit 2e54b8f, with changes that are not committed'."""
     if not entry.get("commit"):
         return f"slim_rl {entry.get('slim_rl', 'of an unknown version')}"
     return f"commit {entry['commit']}" + (
@@ -90,7 +89,7 @@ def code_of(entry: Entry) -> str:
 
 
 def machine_of(entry: Entry) -> str:
-    """'2 cores of an Intel Xeon, avx512f, no GPU'."""
+    """Returns text such as '2 cores of an Intel Xeon, avx512f, no GPU'."""
     machine = entry.get("machine") or {}
     if not isinstance(machine, dict):
         return str(machine)
@@ -100,19 +99,19 @@ def machine_of(entry: Entry) -> str:
 
 
 def sentence(entry: Entry) -> str:
-    """Where and by what it was made, in a line of Markdown."""
+    """Returns an entry as a line of Markdown: command, date, code, main packages and machine."""
     packages = entry.get("packages") or {}
-    chief = [f"{name} {packages[name]}" for name in ("torch", "sglang", "vllm") if name in packages]
-    made = ", ".join([code_of(entry), *chief])
+    main = [f"{name} {packages[name]}" for name in ("torch", "sglang", "vllm") if name in packages]
+    code = ", ".join([code_of(entry), *main])
     command = without_passwords(str(entry.get("command", ""))).replace("`", "'")
-    told = f"on {entry.get('date', 'an unknown day')}; {made}; {machine_of(entry)}."
-    return f"`{command}` {_MARKUP.sub(_ESCAPED, told)}"  # of another's log it may say anything
+    text = f"on {entry.get('date', 'an unknown day')}; {code}; {machine_of(entry)}."
+    return f"`{command}` {_MARKUP.sub(_ESCAPED, text)}"  # entries of downloaded logs may hold any text
 
 
 def distinct(entries: Sequence[Entry]) -> list[Entry]:
-    """Each once."""
-    found = {json.dumps(_what(entry), sort_keys=True): entry for entry in reversed(entries)}
-    return list(reversed(found.values()))
+    """Returns the entries without repetitions."""
+    unique = {json.dumps(_what(entry), sort_keys=True): entry for entry in reversed(entries)}
+    return list(reversed(unique.values()))
 
 
 def _what(entry: Entry) -> Entry:
@@ -130,11 +129,11 @@ def _git(*words: str) -> str | None:
 
 
 def _command(words: Sequence[str]) -> str:
-    """The command line, without a password of a URL; of a worker of Ray, whose own names the cluster's addresses and its password, no more than that."""
+    """Returns the command line without passwords of URLs; "a worker of Ray" for one, whose arguments hold addresses and a password."""
     program = Path(words[0]) if words else Path()
     name = (
         "slim-rl" if program.parent.name == "slim_rl" else program.name
-    )  # as `python -m slim_rl`, which a second rank is started by
+    )  # `python -m slim_rl`, as further ranks are started
     if name == "default_worker.py":
         return "a worker of Ray"
     return without_passwords(shlex.join([name or "python", *words[1:]]))
@@ -148,17 +147,17 @@ def _version(name: str) -> str | None:
 
 
 def _machine() -> Entry:
-    told: dict[str, str] = {}
+    facts: dict[str, str] = {}
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             name, _, value = line.partition(":")
-            told.setdefault(name.strip(), value.strip())
+            facts.setdefault(name.strip(), value.strip())
     except OSError:
         pass
-    flags = (told.get("flags") or told.get("Features") or "").split()
+    flags = (facts.get("flags") or facts.get("Features") or "").split()
     return {
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "processor": told.get("model name") or platform.processor() or platform.machine(),
+        "processor": facts.get("model name") or platform.processor() or platform.machine(),
         "instructions": next((name for name in _WIDEST if name in flags), None),
         "gpus": _gpus(),
     }

@@ -1,6 +1,6 @@
-"""Further processes of one command on this machine, which torch.distributed joins to it: this one is rank 0.
+"""Further processes of one command on this machine, joined by torch.distributed; this process is rank 0.
 
-The others say nothing on the screen. They end with this one, also on a signal; when one of them breaks, its last words are the error.
+The others print nothing. They end with this process, also on a signal. If one of them fails, its last line is the error.
 """
 
 from __future__ import annotations
@@ -18,34 +18,33 @@ from typing import Any
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.processes import check_processes, environment, python_module, signals_end_the_run
 
-_TIMEOUT = 20.0  # seconds a process is given to end by itself
-_NOTICED = 10.0  # seconds in which this process's own error, if it has one, follows another's end
+_TIMEOUT = 20.0  # seconds for a process to end by itself
+_NOTICED = 10.0  # seconds to wait for this process's own error after another has ended
 
 
 def own_rank() -> int:
-    """This process's number among those of its run: 0 says and saves what is the run's. Raises ConfigError, as `run_size`."""
-    return _told("RANK", "0")
+    """Returns this process's rank in its run; rank 0 prints and saves. Raises ConfigError as `run_size`."""
+    return _variable("RANK", "0")
 
 
 def run_size() -> int:
-    """Processes of this run. Raises ConfigError if the environment does not say a number."""
-    return _told("WORLD_SIZE", "1")
+    """Returns the number of processes of this run. Raises ConfigError if the environment holds no number."""
+    return _variable("WORLD_SIZE", "1")
 
 
-def _told(variable: str, alone: str) -> int:
-    number = os.environ.get(variable, alone)
+def _variable(variable: str, default: str) -> int:
+    number = os.environ.get(variable, default)
     if not (number.isascii() and number.isdigit()):
-        raise ConfigError(f"{variable} is {number!r} in the environment, where torchrun has a number: unset it.")
+        raise ConfigError(f"{variable}={number!r} in the environment is not a number as torchrun sets it: unset it.")
     return int(number)
 
 
 @contextmanager
 def joined_by(number: int, arguments: Sequence[str]) -> Iterator[None]:
-    """Runs `number` - 1 times `python -m slim_rl ARGUMENTS` beside this process. Does nothing in a process that was started so, by
-    this or by torchrun.
+    """Runs `number` - 1 further processes `python -m slim_rl ARGUMENTS`; none in a process with a rank.
 
     Raises:
-        SlimError: one of them broke.
+        SlimError: one of them failed.
     """
     if number < 2 or "RANK" in os.environ:
         yield
@@ -56,7 +55,7 @@ def joined_by(number: int, arguments: Sequence[str]) -> Iterator[None]:
         port = free.getsockname()[1]
     shared = {"WORLD_SIZE": str(number), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     if "OMP_NUM_THREADS" not in os.environ:
-        shared["OMP_NUM_THREADS"] = "1"  # as torchrun sets it; else each of them starts with all cores
+        shared["OMP_NUM_THREADS"] = "1"  # as torchrun sets it; else each process uses all cores
     with signals_end_the_run(), ExitStack() as stack:
         errors = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(1, number)]
         others = [
@@ -78,7 +77,7 @@ def joined_by(number: int, arguments: Sequence[str]) -> Iterator[None]:
             yield
             for process in others:
                 process.wait(_TIMEOUT)
-        except (SlimError, ModuleNotFoundError):  # a sentence of our own, which the others may be saying too
+        except (SlimError, ModuleNotFoundError):  # this process's own sentence; the others may have the same
             raise
         except Exception as error:
             if sentence := _last_words(others, errors, 1.0):
@@ -87,7 +86,7 @@ def joined_by(number: int, arguments: Sequence[str]) -> Iterator[None]:
 
 
 def _watch(processes: Sequence[subprocess.Popen[bytes]], errors: Sequence[Any], done: threading.Event) -> None:
-    """Ends this process too when another has broken and it waits for it, for hours, where no exception reaches."""
+    """Ends this process if another has failed: it may wait for it, where no exception reaches."""
     while not done.wait(1.0):
         if any(process.poll() for process in processes) and not done.wait(_NOTICED):
             print(f"slim-rl: {_last_words(processes, errors)}", file=sys.stderr, flush=True)
@@ -96,7 +95,7 @@ def _watch(processes: Sequence[subprocess.Popen[bytes]], errors: Sequence[Any], 
 
 
 def _last_words(processes: Sequence[subprocess.Popen[bytes]], errors: Sequence[Any], timeout: float = 0.0) -> str:
-    """What to say of the first process that broke; empty if none did."""
+    """Returns a sentence on the first process that failed; empty if none did."""
     for rank, (process, error) in enumerate(zip(processes, errors, strict=True), 1):
         try:
             code = process.wait(timeout)

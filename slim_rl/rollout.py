@@ -1,4 +1,4 @@
-"""slim_rl for slime: the dotted paths that slime's command line names.
+"""Dotted paths for slime's command line.
 
 --custom-generate-function-path slim_rl.rollout.generate
 --dynamic-sampling-filter-path slim_rl.rollout.keep_usable_groups

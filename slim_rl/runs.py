@@ -1,12 +1,12 @@
-"""Folders of a run and of its log: which run they belong to, which process may write to them, and what may be removed.
+"""Folders of a run and of its log: owner, lock and removal.
 
 Invariants:
-    A folder is a run's if it holds our marker, or a configuration of ours, or nothing that a run would write.
-    The log's folder has one owner, a run or an evaluation; it is refused to any other, so that no log is emptied or counted as another's.
-    One process at a time works on a run: both folders are locked meanwhile (torchrun's processes are one run, and rank 0 locks).
-    Only files that a run itself writes are ever removed, from a folder that is the run's, once the new run is known to work.
-    On a cluster the launch claims the run's folder, which has the log in it (`claimed`), and it is locked while the job runs.
-    A log of held-out games has beside it what it was played by, and counts for nothing else (`claim_log`).
+    A folder is a run's if it holds the marker, or a slim_rl configuration, or nothing that a run would write.
+    The log's folder has one owner, a run or an evaluation, and is refused to any other.
+    One process at a time works on a run: it locks both folders (of torchrun's processes, rank 0 does).
+    Only files that a run writes are removed, from its own folder, once the new run is known to work.
+    On a cluster the launch claims the run's folder, which holds the log (`claimed`); it is locked while the job runs.
+    A log of held-out games has the settings that it was played with next to it, and is refused to others (`claim_log`).
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from slim_rl.locks import check_free, held, owner_of
 MARKER = ".slim-rl-run"
 LOG_MARKER = ".slim-rl-log"  # in the folder of a run's log, with the run's id
 EVALUATION_MARKER = ".slim-rl-evaluation"
-WRITTEN = ("config.yaml", "checkpoints", "metrics.jsonl", "model", "spend", "tensorboard")  # by a run, in its folder
-_READ = (  # by a run, where these keys say
+WRITTEN = ("config.yaml", "checkpoints", "metrics.jsonl", "model", "spend", "tensorboard")  # in a run's folder
+_READ = (  # keys of files and folders that a run reads
     *("policy.model", "data.train", "data.eval"),
     *("partner.replay", "partner.openai.prompt", "partner.openai.cassette"),
 )
-_LOGS = re.compile(r"(train|eval-\d+)(-\d+)?\.jsonl")  # by a run, in its log's folder
-_FOLLOW = ("name", "output_dir", "log.dir")  # from the run's folder on slime, which may be moved
+_LOGS = re.compile(r"(train|eval-\d+)(-\d+)?\.jsonl")  # in a log's folder
+_FOLLOW = ("name", "output_dir", "log.dir")  # set by the run's folder on slime, which may be moved
 _ANOTHER_FOLDER = "give this one another name (--set name=...) or, on slime, another SAVE_DIR"
 
 
 class RunFolder:
-    """The folder of one run and that of its log.
+    """Folder of one run, with the folder of its log.
 
     Attributes:
         path: `config.output_dir`/`config.name`.
@@ -56,7 +56,7 @@ class RunFolder:
         self.path, self.logs = config.run_dir, config.log.dir / config.name
 
     def check(self, fresh: bool = False) -> None:
-        """Changes nothing. Raises SlimError if this run could not start or continue here."""
+        """Raises SlimError if this run could not start or continue here; changes nothing."""
         with disk_errors("run's folder", self.path):
             if not self._is_ours():
                 raise ConfigError(
@@ -72,10 +72,10 @@ class RunFolder:
 
     @contextmanager
     def working(self, fresh: bool = False) -> Iterator[None]:
-        """Marks, locks and claims the folder for the configuration, after removing what an earlier run left if `fresh`.
+        """Marks and locks the folders, writes the configuration, and removes an earlier run's files if `fresh`.
 
         Raises:
-            SlimError: as `check`; or another process works on the run, or the disk would not take it.
+            SlimError: as `check`; or another process works on the run, or the disk refuses.
         """
         self.check(fresh)
         marker, log = self.path / MARKER, self.logs / LOG_MARKER
@@ -88,7 +88,7 @@ class RunFolder:
                 self._sweep()
                 if fresh:
                     self._empty()
-                check_same(self.path / "config.yaml", self.config)  # another start may have begun it since
+                check_same(self.path / "config.yaml", self.config)  # another process may have started the run since
                 self.config.write(self.path / "config.yaml")
             yield
 
@@ -113,7 +113,7 @@ class RunFolder:
         return not a_file and not any((self.path / name).exists() for name in WRITTEN)
 
     def _check_inputs(self) -> None:
-        """What a run writes, and `fresh` removes, must not be what it reads."""
+        """Raises ConfigError if the run would write, or `fresh` remove, a file that it reads."""
         for key in _READ:
             if (value := lookup(self.config, key)) is None:
                 continue
@@ -121,13 +121,13 @@ class RunFolder:
             inside = any(path.is_relative_to((self.path / name).resolve()) for name in WRITTEN)
             if inside or (path.parent == self.logs.resolve() and _LOGS.fullmatch(path.name)):
                 raise ConfigError(
-                    f"{key} is {value}, which the run '{self.config.name}' itself writes; give the run another name "
+                    f"{key}={value} is a file that the run '{self.config.name}' itself writes; give the run another name "
                     "(--set name=...)."
                 )
 
     @property
     def _use(self) -> tuple[str, str]:
-        """What another process may be at, and what to do instead of waiting."""
+        """Returns the subject of a lock's message, and what to do instead of waiting."""
         return f"The run '{self.config.name}' in {self.path}", "give this one another name (--set name=...)"
 
     def _sweep(self) -> None:
@@ -138,7 +138,7 @@ class RunFolder:
             sweep(path)
 
     def _empty(self) -> None:
-        """Removes what a run of this name wrote, and nothing else."""
+        """Removes the files that a run of this name wrote, and nothing else."""
         for name in WRITTEN:
             path = self.path / name
             if path.is_symlink() or path.is_file():
@@ -174,11 +174,11 @@ def claimed(folder: Path, config: Config, prepare: Callable[[], object], **other
     """Locks the folder of a run on a cluster within the block, and writes the configuration there.
 
     Args:
-        prepare: what is to be made, and may be refused, before the configuration is written.
-        others: sections of other programs, to stand beside it.
+        prepare: function called before the configuration is written, which may raise.
+        others: sections of other programs for the same file.
 
     Raises:
-        SlimError: another start works on the run, or it began with another configuration; or the disk would not take it.
+        SlimError: another process works on the run, the run began with another configuration, or the disk refuses.
     """
     with locked(folder, config.name):
         check_same(folder / "config.yaml", config)
@@ -189,13 +189,14 @@ def claimed(folder: Path, config: Config, prepare: Callable[[], object], **other
 
 
 def check_same(path: Path, config: Config) -> None:
-    """Raises ConfigError if the configuration in `path` is another one (how long the run trains may change), or on a cluster if the log
-    is outside the run's folder, where another run's may be.
+    """Raises ConfigError if the configuration in `path` differs in a key that may not change, or a cluster's log is elsewhere.
+
+    On a cluster the log must be inside the run's folder, since other folders may hold another run's.
     """
     backend, folder = config.train.backend, os.path.normpath(path.parent)
     if backend != "trl" and not Path(os.path.normpath(log_folder_of(path.parent, config))).is_relative_to(folder):
         raise ConfigError(
-            f"log.dir is {config.log.dir}, but on {backend} a run keeps its log in its own folder, {folder}; name a folder in it, such as "
+            f"log.dir={config.log.dir} is outside {folder}, where a run on {backend} keeps its log; name a folder in it, such as "
             "--set log.dir=dialogues."
         )
     if not path.exists():
@@ -203,7 +204,7 @@ def check_same(path: Path, config: Config) -> None:
     began, local = configuration(path), config.train.backend == "trl"
     if began is None:
         over = "start over with --fresh" if local else "remove it to start over"
-        raise ConfigError(f"{path} is not a configuration that can be read; {over}.")
+        raise ConfigError(f"{path} is not a readable configuration; {over}.")
     moved = _FOLLOW if config.train.backend == "slime" else ()
     if differ := [key for key in _changed(began, config) if key not in moved]:
         otherwise = (
@@ -217,15 +218,15 @@ def check_same(path: Path, config: Config) -> None:
 
 
 def claim_log(log: Path, config: Config, decides: Sequence[str], weights: str | None, otherwise: str) -> None:
-    """Writes what a log of held-out games is played by beside it (`log`.yaml).
+    """Writes the settings that a log of held-out games is played with next to it (`log`.yaml).
 
     Args:
-        decides: the keys, or their first parts, that decide what is played.
-        weights: the digest of the model's; None where there are none to be read.
-        otherwise: what to do where another has played there.
+        decides: keys, or prefixes of keys, that decide what is played.
+        weights: digest of the model's weights; None if they cannot be read.
+        otherwise: fix for a log of other settings, in the message.
 
     Raises:
-        ConfigError: what is in the log was played by another configuration, or by other weights of that name.
+        ConfigError: the log was played with other settings, or with other weights of the same name.
     """
     path = log.with_suffix(".yaml")
     if log.exists() and (began := configuration(path)) is not None:
@@ -242,23 +243,23 @@ def claim_log(log: Path, config: Config, decides: Sequence[str], weights: str | 
 
 
 def _changed(began: dict[str, Any], config: Config) -> list[str]:
-    """The keys whose values are others than those of `began`, but for those that may change."""
-    with suppress(ConfigError):  # of an older version: what it did not know yet has its default
+    """Returns the keys whose values differ from those of `began`, except keys that may change."""
+    with suppress(ConfigError):  # a key that an older version lacked has its default
         began = parse_config(began).model_dump(mode="json")
     return sorted(
         key
         for key in _differences(_shown(began), _shown(config.model_dump(mode="json"))) - MAY_CHANGE
-        if ".openai.prices" not in key  # what the provider charges, which decides nothing that is said
+        if ".openai.prices" not in key  # prices change no reply
     )
 
 
 def _shown(config: dict[str, Any]) -> dict[str, Any]:
-    """The config as a record has it: without the passwords of its URLs."""
+    """Returns the config without passwords of URLs, as in records."""
     return dict(json.loads(without_passwords(json.dumps(config, default=str))))
 
 
 def log_folder_of(folder: Path, config: Config) -> Path:
-    """Where the dialogue logs of the run in `folder` are. On a cluster all of a run is in its own, on a disk that every node sees."""
+    """Returns the folder of a run's dialogue logs; on a cluster it is inside the run's folder, on a shared disk."""
     return config.log.dir / config.name if config.train.backend == "trl" else folder / config.log.dir
 
 
@@ -287,6 +288,6 @@ def _logs(folder: Path) -> list[Path]:
 
 
 def _is_log_of(path: Path, name: str) -> bool:
-    """Whether the file is a dialogue log of the run, or holds nothing."""
+    """Returns True if the file is a dialogue log of the run, or empty."""
     first = next(iter(jsonl.scan(path)), None)
     return first is None or first.torn or (isinstance(first.data, dict) and first.data.get("run") == name)

@@ -1,8 +1,8 @@
-"""Stepwise session of a game, for a policy of another framework: `environments/` and programs of a user's own.
+"""Stepwise session of a game, for policies of other frameworks: `environments/` and custom programs.
 
-    the rollout worker plays the dialogue, turn for turn as in training; only the policy's words come from outside
-
-So rules, partner, limits, reward, stop reason and log line are `play_dialogue`'s.
+Invariants:
+    The rollout worker plays the dialogue as in training; only the policy's text comes from outside. So rules, partner, limits,
+    reward, stop reason and log line are those of `play_dialogue`.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from slim_rl.event_loops import wait as wait  # for programs that are not asynch
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What the policy is told.
+    """Observation of the policy.
 
     Attributes:
-        messages: the chat messages since it last spoke: first its prompt, then one of the user's; empty once the game is over.
-        text: the same as text. Of a game that is over: the last words of the partner, or of a game that answers itself.
-        error: why the game refused what the policy just said; None if it did not.
-        done: whether the game is over; then `Session.dialogue` is its record.
-        reward: 0 until the game is over; None if it failed, which says nothing about the policy.
+        messages: chat messages since its last turn: first the prompt, then one user message; empty once the game is over.
+        text: the messages as text; once the game is over, the last text of the partner, or of a game that answers itself.
+        error: reason why the game refused the last turn; None if it did not.
+        done: whether the game is over; `Session.dialogue` is then its record.
+        reward: 0 until the game is over; None if it failed.
     """
 
     messages: tuple[dict[str, str], ...]
@@ -53,18 +53,18 @@ DEFAULT = "matching_offline"
 
 
 class Games:
-    """The games of a config and whoever sits opposite the policy, shared by the sessions of one process.
+    """Games and partner of a config, shared by the sessions of one process.
 
     Args:
         config: a config, the path of its file, its keys as a mapping, or None for `matching_offline`.
-        partner: in place of the config's `partner.kind`.
+        partner: partner in place of the config's `partner.kind`; None: that of the config.
         overrides: changes such as ``game.n=3``.
-        log: a file that each finished dialogue is appended to; one process writes it. What the partner costs is kept in its folder.
-        scope: goes before the dialogues' ids, and into their seeds.
-        selfplay: whether a config may ask for self-play, which a `Session` cannot play.
+        log: file to which each finished dialogue is appended, by one process; its folder keeps the partner's spending. None: no log.
+        scope: prefix of the dialogues' ids and part of their seeds.
+        selfplay: whether to accept a config of self-play, which a `Session` cannot play.
 
     Raises:
-        SlimError: the config is wrong, its partner cannot be made, or it asks for self-play where that may not be.
+        SlimError: the config is invalid, its partner cannot be made, or self-play is not accepted.
 
     Examples:
         >>> games = Games({"game": {"n": 3}, "data": {"num_train": 100}}, partner="shy", overrides=["limits.turn_tokens=64"])
@@ -90,7 +90,9 @@ class Games:
         else:
             self.config = parse_config(config.model_dump() if isinstance(config, Config) else config, overrides)
         if self.config.selfplay and not selfplay:
-            raise ConfigError("partner.kind is self, but an adapter has one policy: set partner.kind to a partner.")
+            raise ConfigError(
+                "partner.kind=self needs two policies, but an adapter has one: set partner.kind to a partner."
+            )
         self.worker = RolloutWorker(self.config, None)
         self.log = DialogueLog(log) if log is not None else None
         if log is not None:
@@ -99,16 +101,16 @@ class Games:
         self._played: Counter[str] = Counter()
 
     def deal(self, split: Split, number: int, seed: int | None = None) -> list[GameRow]:
-        """`number` games; those of the config's files, unless another `seed` than `data.seed` is given."""
+        """Returns `number` games, generated from `seed`; None: from `data.seed`, as the config's files."""
         config = self.config if seed is None else self.config.changed(data={"seed": seed})
         return list(deal(config, split, number))
 
     def session(self) -> Session:
-        """A seat at one game at a time."""
+        """Returns a new session, which plays one game at a time."""
         return Session(self)
 
     def number(self, row: GameRow) -> int:
-        """The number of the next dialogue of a row."""
+        """Returns the number of the next dialogue of a row."""
         self._played[row.name] += 1
         return self._played[row.name] - 1
 
@@ -119,10 +121,10 @@ class Games:
 
 
 class Session:
-    """Plays one game at a time. Open it with `reset`, answer with `step` until an observation is `done`.
+    """Policy's side of one game at a time: `reset` opens it, `step` answers until an observation is `done`.
 
     Attributes:
-        dialogue: the record of the game, once it is over.
+        dialogue: record of the game once it is over; None before.
     """
 
     dialogue: Dialogue | None = None
@@ -131,11 +133,15 @@ class Session:
         self.games = games
         self._seat = _Seat()
         self._task: asyncio.Task[list[Dialogue]] | None = None
-        self._last = Observation((), "No game is dealt: reset first.", done=True, reward=None)
+        self._last = Observation((), "There is no game: reset first.", done=True, reward=None)
         self._dealt = False  # whether the policy has read its prompt
 
     async def reset(self, row: GameRow, number: int | None = None, phase: str = "eval") -> Observation:
-        """Deals a game; one not yet ended is aborted. `number` tells the dialogues of a row apart, their partner's draws included."""
+        """Starts a game, and aborts an unfinished one.
+
+        Args:
+            number: number among the dialogues of the row, on which the partner's random draws depend; None: the next one.
+        """
         await self.leave()
         worker = self.games.worker
         self._dealt, self._seat, self.dialogue = False, _Seat(), None
@@ -144,28 +150,33 @@ class Session:
         self._task = asyncio.create_task(worker.play(spec, policy=self._seat))
         self._task.add_done_callback(self._seat.end)
         self._abandoned = weakref.finalize(self, _cancel, self._task)
-        return await self._heard()
+        return await self._next()
 
     async def step(self, text: str, *, thought: str | None = None, cut: bool = False) -> Observation:
-        """Says something and hears the answer. A ``<think>`` in `text` is not said. `cut`: the turn met its limit of tokens.
+        """Plays a turn of the policy and returns the next observation; once the game is over, the last one again.
 
-        Once the game is over, the last observation again.
+        Args:
+            text: text of the turn; a ``<think>`` in it is its thought.
+            thought: thought of the turn; None without one.
+            cut: whether the turn reached its limit of tokens.
         """
         if self._task is None:
             return self._last
-        said, aloud = split_thought(text)
-        self._seat.words.put_nowait(Turn(said, thought=aloud or thought, cut=StopReason.TURN_TOKENS if cut else None))
-        return await self._heard()
+        speech, marked = split_thought(text)
+        self._seat.words.put_nowait(
+            Turn(speech, thought=marked or thought, cut=StopReason.TURN_TOKENS if cut else None)
+        )
+        return await self._next()
 
     async def leave(self, reason: StopReason = StopReason.ABORTED, why: str = "the game was aborted") -> Observation:
-        """Ends a game that has not ended, if there is one, for a reason that is not the game's. An aborted game is not logged."""
+        """Ends an unfinished game, if there is one, with a reason outside its rules. An aborted game is not logged."""
         if self._task is not None:
             self._seat.words.put_nowait(PartnerFailure(why, reason))
             while self._task is not None:
-                await self._heard()
+                await self._next()
         return self._last
 
-    async def _heard(self) -> Observation:
+    async def _next(self) -> Observation:
         view = await self._seat.views.get()
         if view is not None:
             self._last = self._observation(view)
@@ -173,7 +184,7 @@ class Session:
         assert self._task is not None
         task, self._task = self._task, None
         self._abandoned.detach()
-        self._last = Observation((), "The game broke.", done=True, reward=None)
+        self._last = Observation((), "The game failed.", done=True, reward=None)
         (self.dialogue,) = task.result()
         self.games.keep(self.dialogue)
         turns = self.dialogue.turns
@@ -191,7 +202,7 @@ class Session:
 
 
 class _Seat:
-    """The policy's seat, on the protocol of a partner: it hands each view out and waits for the words."""
+    """Player of the policy's seat: it hands out each view and waits for the turn."""
 
     identity: ClassVar[dict[str, Any]] = {"kind": "external"}
 
@@ -211,15 +222,13 @@ class _Seat:
 
 
 def _cancel(task: asyncio.Task[Any]) -> None:
-    """Calls off the game of a session that is no longer held."""
+    """Cancels the game of a session that no longer exists."""
     if not task.done() and not task.get_loop().is_closed():
         task.get_loop().call_soon_threadsafe(task.cancel)
 
 
 def metrics(dialogue: Dialogue) -> dict[str, float]:
-    """What a finished dialogue measures beside its reward, by the names of the tracker. A share of nothing is left out, and so
-    is what only a batch has. Empty if the game failed.
-    """
+    """Returns the measures of a finished dialogue except its reward, by the tracker's names, without NaN; empty if it failed."""
     if dialogue.failed:
         return {}
     annotate(dialogue)

@@ -1,4 +1,4 @@
-"""Checks of a user's class against the slim_rl class that it fills in: every method is there and takes what it is given."""
+"""Checks that a custom class has every method of its slim_rl base class, with the same arguments."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def _wrong(made: type) -> Iterator[str]:
         if name.startswith("_") or base is own or not (isinstance(base, _ON_CLASS) or inspect.isfunction(base)):
             continue
         declared = inspect.signature(base.__func__ if isinstance(base, _ON_CLASS) else base).parameters.values()
-        given = [each.name for each in list(declared)[not isinstance(base, staticmethod) :]]
+        names = [each.name for each in list(declared)[not isinstance(base, staticmethod) :]]
         needed = sum(each.default is each.empty for each in declared) - (not isinstance(base, staticmethod))
-        found, bound = getattr(made, name), not isinstance(base, _ON_CLASS) and inspect.isfunction(own)
-        if not callable(found) or inspect.iscoroutinefunction(found):
+        member, bound = getattr(made, name), not isinstance(base, _ON_CLASS) and inspect.isfunction(own)
+        if not callable(member) or inspect.iscoroutinefunction(member):
             yield f"{name} must be a method, and not async"
-        elif not all(takes(found, count + bound) for count in {needed, len(given)}):
+        elif not all(takes(member, count + bound) for count in {needed, len(names)}):
             kind = "the class method " if isinstance(base, classmethod) else ""
-            yield f"{name} must be {kind}{name}({', '.join(given)})"
+            yield f"{name} must be {kind}{name}({', '.join(names)})"
 
 
 def takes(function: Any, count: int) -> bool:
-    """Returns True if a function can be called with so many positional arguments."""
+    """Returns True if a function can be called with `count` positional arguments."""
     try:
         inspect.signature(function).bind(*[None] * count)
     except TypeError:

@@ -1,6 +1,6 @@
 """Settings that a model was trained with, read from the folder of its run.
 
-A run's folder holds `config.yaml`, `model` and `checkpoints`; of a model elsewhere nothing is known.
+A run's folder holds `config.yaml`, `model` and `checkpoints`. A model elsewhere has no settings.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def model_of(name: str, key: str) -> str:
         return name
     if not (folder / "model" / "config.json").is_file():
         raise ConfigError(
-            f"{key} {name} is the folder of a run without a model; train it to its end, or name a checkpoint."
+            f"{key}={name} is the folder of a run without a model: train it to its end, or name a checkpoint."
         )
     return str(folder / "model")
 
 
 def trained_config(model: str) -> Config | None:
-    """Returns the config that a model was trained by; None if it does not lie in its run's folder."""
+    """Returns the config of the run that trained a model; None if the model is outside its run's folder."""
     folder = Path(model)
     run = (
         folder.parent.parent
@@ -48,14 +48,14 @@ def trained_config(model: str) -> Config | None:
         if folder.name == "model"
         else None
     )
-    if run is not None and (found := configuration(run / "config.yaml")) is not None:
-        with suppress(ConfigError):  # of an older version, or of a game that is not at hand
-            return parse_config(found)
+    if run is not None and (settings := configuration(run / "config.yaml")) is not None:
+        with suppress(ConfigError):  # of an older version, or of a game that is not installed
+            return parse_config(settings)
     return None
 
 
 def settings_of(trained: Config, environments: set[str]) -> dict[str, Any]:
-    """Returns what the policy was trained with, by key, where it is not the default.
+    """Returns the policy's training settings that differ from the defaults, by key.
 
     Args:
         environments: games that it will play; `game.rules` is returned if they are the one that it was trained on.

@@ -97,9 +97,9 @@ def test_a_torn_last_line_is_left_out_then_cut_off(make_dialogue: MakeDialogue, 
     path = tmp_path / "log.jsonl"
     write(path, make_dialogue(*SAID, id="a"), make_dialogue(*SAID, id="b"))
     os.truncate(path, path.stat().st_size - 40)
-    with pytest.warns(UserWarning, match="line 2: left out, torn"):
+    with pytest.warns(UserWarning, match="line 2: left out, since it is incomplete"):
         assert [d.id for d in read_log(path)] == ["a"]
-    with pytest.warns(UserWarning, match="torn"), DialogueLog(path) as log:
+    with pytest.warns(UserWarning, match="incomplete"), DialogueLog(path) as log:
         log.append(make_dialogue(*SAID, id="c"))
     assert [d.id for d in read_log(path)] == ["a", "c"]
 

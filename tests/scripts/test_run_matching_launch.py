@@ -177,7 +177,7 @@ def test_a_run_keeps_its_log_in_its_own_folder(cluster: Cluster, model: Path, sm
     printed(print_flags(cluster, dry=False, MODEL=model, CONFIG=small, SAVE_DIR=first))
     printed(print_flags(cluster, dry=False, MODEL=model, CONFIG=first / "config.yaml", SAVE_DIR=first))
     told = one_sentence(print_flags(cluster, dry=False, MODEL=model, CONFIG=first / "config.yaml", SAVE_DIR=second))
-    assert f"log.dir is {first}/dialogues, but on slime a run keeps its log in its own folder, {second};" in told
+    assert f"log.dir={first}/dialogues is outside {second}, where a run on slime keeps its log;" in told
     own = "--set=log.dir=said"
     printed(print_flags(cluster, own, dry=False, MODEL=model, CONFIG=first / "config.yaml", SAVE_DIR=second))
     assert load_config(second / "config.yaml").log.dir == second / "said"
