@@ -30,7 +30,7 @@ def test_an_environment_that_says_no_number_is_named(
     assert read() == (variable == "WORLD_SIZE")
     for wrong in ("x", "", "-1"):
         monkeypatch.setenv(variable, wrong)
-        with pytest.raises(ConfigError, match=rf"{variable} is '{wrong}' in the environment"):
+        with pytest.raises(ConfigError, match=rf"{variable}='{wrong}' in the environment"):
             read()
 
 

@@ -221,7 +221,7 @@ def test_run_and_evaluation_never_share_a_log_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("backend", ["slime", "verl"])
 def test_log_outside_the_folder_of_a_cluster_run_is_refused(backend: str, tmp_path: Path) -> None:
     config = make_config(tmp_path, f"train.backend={backend}")
-    with pytest.raises(ConfigError, match=f"on {backend} a run keeps its log in its own folder"):
+    with pytest.raises(ConfigError, match=f"where a run on {backend} keeps its log"):
         check_same(tmp_path / "run" / "config.yaml", config)
     check_same(tmp_path / "run" / "config.yaml", config.changed(log={"dir": Path("dialogues")}))
 
