@@ -75,7 +75,10 @@ def test_what_is_written_is_never_over_a_persons_own_file(empty: Path, capsys: p
     Path("paper/experiment.yaml").write_text("title: mine")
     assert call("lab", "init", "experiment", "paper") == 1
     assert "experiment.yaml exists and differs from the bundled file" in capsys.readouterr().err
-    assert call("lab", "init", "one", "two") == 1 and "one folder, or the word experiment" in capsys.readouterr().err
+    assert (
+        call("lab", "init", "one", "two") == 1
+        and "Name one folder, or experiment and a folder" in capsys.readouterr().err
+    )
 
 
 def test_the_lines_that_are_commented_out_can_be_used(empty: Path) -> None:
