@@ -150,21 +150,21 @@ _TABLE = (
     Measure("reward", "reward", lambda d: NAN if d.dialogue.reward is None else d.dialogue.reward,
             "of the best score", "up", (*_ALL, "experiment"), role="primary", bounded=True),
     # Turns that seek information
-    Measure("questions", "information-seeking questions a game", lambda d: sum(t.seeking is True for t in d.asking),
-            "questions", "up", (*_ALL, "experiment"), role="primary", short="questions a game", needs="seeking"),
+    Measure("questions", "information-seeking questions per game", lambda d: sum(t.seeking is True for t in d.asking),
+            "questions", "up", (*_ALL, "experiment"), role="primary", short="questions per game", needs="seeking"),
     # Each counted once
-    Measure("pairs_asked", "pairs asked a game", lambda d: len(set().union(*_asked(d))),
+    Measure("pairs_asked", "pairs asked about per game", lambda d: len(set().union(*_asked(d))),
             "pairs", "up", ("step", "tracker", "table", "report"), short="pairs asked", brief="pairs", needs="pairs"),
-    # The asker could learn them from the other seat, whether or not it answered
-    Measure("learnable_pairs", "pairs first asked a game that could be learned",
+    # The other seat knows their scores, whether or not it answered
+    Measure("learnable_pairs", "learnable pairs asked about per game",
             lambda d: sum(len(t.learnable or ()) for t in d.asking),
             "pairs", "up", ("tracker", "report", "experiment"), short="learnable pairs", needs="learnable"),
-    # The reply to a question about them told their value, which was new to the asker
-    Measure("informative_pairs", "informative pairs asked and told a game",
+    # Their scores were received in reply to a question about them, and were new to the asker
+    Measure("informative_pairs", "informative pairs per game",
             lambda d: sum(len(t.informative or ()) for t in d.asking),
             "pairs", "up", ("tracker", "table", "card", "first screen", "report"), role="primary",
             short="informative pairs", needs="informative"),
-    Measure("question_value", "question value, of all questions of a game",
+    Measure("question_value", "total question value per game",
             lambda d: sum((t.question_value or 0.0 for t in d.asking), 0.0),
             "of the best score", "up", ("tracker", "report"), role="primary", signed=True, short="question value", needs=_VALUED),
     # A proposal was accepted; NaN in a game without proposals
@@ -173,69 +173,69 @@ _TABLE = (
     Measure("answered", "information-seeking questions answered",
             lambda d: _share(sum(t.seeking is True and t.answered is True for t in d.asking), d["questions"]),
             "%", "up", ("tracker", "report"), bounded=True, needs="answered"),
-    # Over questions about pairs
-    Measure("regret", "regret: what the best question promised beyond the one asked", _over_questions("regret"),
+    # Over questions about pairs: the highest expected value of a question minus that of the one asked
+    Measure("regret", "regret per question", _over_questions("regret"),
             "of the best score", "down"),
-    # Over questions about one pair, neither known nor asked about before; of a question put at random 0.5
-    Measure("question_rank", "rank of the pair asked about, among those that could be, by what each promised",
-            _over_questions("question_rank"), better="up", bounded=True, short="promise rank"),
-    Measure("redundant", "pairs asked that were known or asked before", _redundant, "%", "down", bounded=True,
+    # Over questions about one unknown pair, among the pairs not asked about before; 0.5 for a random question
+    Measure("question_rank", "rank of the question's expected value",
+            _over_questions("question_rank"), better="up", bounded=True, short="question rank"),
+    Measure("redundant", "pairs known or asked before", _redundant, "%", "down", bounded=True,
             short="redundant pairs"),
     # Before its first turn
-    Measure("unknown", "pairs unknown at the start of a game",
+    Measure("unknown", "unknown pairs before the first turn",
             lambda d: next((float(t.unknown) for t in d.own if t.unknown is not None), NAN), "pairs"),
-    Measure("questions_per_message", "information-seeking questions a message",
+    Measure("questions_per_message", "information-seeking questions per message",
             lambda d: _share(d["questions"], d["messages"]), "questions", needs="seeking"),
     Measure("questions_per_100_words", "information-seeking questions per 100 words",
             lambda d: _share(100 * d["questions"], d["words"]), "questions", needs="seeking"),
-    Measure("informative_pairs_per_message", "informative pairs a message",
+    Measure("informative_pairs_per_message", "informative pairs per message",
             lambda d: _share(d["informative_pairs"], d["messages"]), "pairs", "up", needs="informative"),
     Measure("question_value_per_100_words", "question value per 100 words",
             lambda d: _share(100 * d["question_value"], d["words"]), "of the best score", "up", signed=True, needs=_VALUED),
-    Measure("questions_any", "questions of any kind a game", lambda d: len(d.asking),
+    Measure("questions_any", "questions of any kind per game", lambda d: len(d.asking),
             "questions", shown=("tracker", "report"), needs="questions"),
-    # New to the policy, and told in reply to a message of which no question is counted for them
-    Measure("pairs_volunteered", "pairs told a game, of which no question is counted",
+    # New to the policy, and received in reply to a message that does not count as a question about them
+    Measure("pairs_volunteered", "pairs volunteered per game",
             lambda d: sum(len(t.volunteered or ()) for t in d.own),
-            "pairs", shown=("tracker", "report"), short="told, not asked", needs="volunteered"),
-    # In place of its own first turn, where training explores or evaluation puts questions
-    Measure("questions_forced", "questions put for the policy a game",
+            "pairs", shown=("tracker", "report"), short="pairs volunteered", needs="volunteered"),
+    # Injected by exploring starts or by an evaluation
+    Measure("questions_forced", "forced questions per game",
             lambda d: sum(t.forced and t.seeking is True for t in d.own),
-            "questions", shown=("tracker", "report"), short="questions put", needs="seeking"),
-    # By the other seat, of plans
-    Measure("pairs_named_in_rejections", "pairs named in rejections a game",
+            "questions", shown=("tracker", "report"), short="forced questions", needs="seeking"),
+    # Of the policy's plans, by the partner
+    Measure("pairs_named_in_rejections", "pairs named in rejections per game",
             lambda d: sum(len(t.named_in_rejection or ()) for t in d.dialogue.turns if t.role != "policy"),
-            "pairs", shown=("tracker", "report"), short="doubts told", needs="named_in_rejection"),
+            "pairs", shown=("tracker", "report"), short="pairs in rejections", needs="named_in_rejection"),
     # Times that a pair was asked about again
-    Measure("repeats", "pairs asked again a game", lambda d: sum(map(len, _asked(d))) - d["pairs_asked"],
+    Measure("repeats", "pairs asked about again, per game", lambda d: sum(map(len, _asked(d))) - d["pairs_asked"],
             "pairs", "down", ("tracker", "report"), needs="pairs"),
     # Turns whose words are not a sentence; NaN where none was judged
-    Measure("malformed", "malformed messages a game", lambda d: sum(some) if (some := _malformed(d)) else NAN,
+    Measure("malformed", "malformed messages per game", lambda d: sum(some) if (some := _malformed(d)) else NAN,
             "messages", "down", ("tracker", "report")),
     Measure("malformed_share", "malformed messages", lambda d: _share(sum(some := _malformed(d)), len(some)),
             "%", "down", ("report", "experiment table"), bounded=True),
     # Words that the game's reader could not read, to which its partners are vague; NaN where it read none
-    Measure("unread", "messages that were not read",
+    Measure("unread", "messages not read",
             lambda d: _share(sum(map(bool, some := _unread(d))), len(some)),
             "%", "down", ("report", "experiment table"), bounded=True, short="messages not read"),
-    # By all it knew in the end
-    Measure("best_known", "reward of the best plan by what it knew",
+    # Given its knowledge in the end
+    Measure("best_known", "reward of the best known plan",
             lambda d: next((t.best_known for t in reversed(d.own) if t.best_known is not None), NAN),
             "of the best score", "up", ("report", "experiment table"), bounded=True, short="best known plan"),
-    Measure("gain", "true gain of the best plan by the questions of a game",
+    Measure("gain", "true gain of the best plan per game",
             lambda d: sum((t.gain or 0.0 for t in d.asking), 0.0), "of the best score", "up", signed=True, needs=_VALUED),
     Measure("valid_proposals", "valid proposals among those tried",
             lambda d: _share(d["proposals"], sum(t.proposes is True for t in d.own)),
             "%", "up", ("step end", "tracker", "table", "card", "report"), bounded=True,
             short="valid proposals", brief="valid"),
-    Measure("proposals", "valid proposals a game", lambda d: sum(t.proposes is True for t in d.valid), shown=()),
-    Measure("messages", "policy messages a game",
+    Measure("proposals", "valid proposals per game", lambda d: sum(t.proposes is True for t in d.valid), shown=()),
+    Measure("messages", "policy messages per game",
             lambda d: sum((t.action or {}).get("kind") == "message" for t in d.valid), "messages"),
     # In all of the policy's turns; a tag is no word
-    Measure("words", "policy words a game",
+    Measure("words", "policy words per game",
             lambda d: sum(len(t.text.split()) - t.text.lstrip().startswith("[") for t in d.own), "words"),
-    Measure("turns", "turns a game, both seats", lambda d: len(d.dialogue.turns), "turns"),
-    Measure("errors", "refused policy turns a game", lambda d: sum(t.error is not None for t in d.own),
+    Measure("turns", "turns per game, both seats", lambda d: len(d.dialogue.turns), "turns"),
+    Measure("errors", "refused policy turns per game", lambda d: sum(t.error is not None for t in d.own),
             "turns", "down"),
 )  # fmt: skip
 MEASURES = {measure.name: measure for measure in _TABLE}

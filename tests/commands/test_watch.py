@@ -115,7 +115,7 @@ def test_the_terminal_shows_the_same(log: Path, lines: list[bytes]) -> None:
     out = io.StringIO()
     Console(file=out, width=120).print(screen(live))
     text = out.getvalue()
-    assert live.sentences()[0] in text and "information-seeking questions a game" in text
+    assert live.sentences()[0] in text and "information-seeking questions per game" in text
     last = orjson.loads(lines[-2])
     assert f"game {last['game_id']}" in text and last["turns"][0]["text"].splitlines()[0] in text
     own, every = sum(span[1] - span[0] for turn in last["turns"] if (span := turn["span"])), last["tokens"]["response"]
