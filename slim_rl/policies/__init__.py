@@ -18,11 +18,15 @@ _HUB_SECONDS = 5.0
 
 
 def check_model_name(name: str, key: str = "policy.model") -> bool:
-    """Returns True if the model is a folder or the hub knows it, False if the hub cannot be reached. A model that comes with slim_rl
-    may be named as in a checkout. Raises ConfigError for a folder that does not exist, and for a name that the hub does not know.
+    """Returns True if the model is a folder or the hub knows it, False if the hub cannot be reached.
+
+    A model that comes with slim_rl may be named as in a checkout.
 
     Args:
-        key: what names it, for the message.
+        key: config key or option that names the model, for the message.
+
+    Raises:
+        ConfigError: the folder does not exist, or the hub does not know the name.
     """
     path = Path(name)
     if path.exists() or Path(bundled.model(name)).exists():
@@ -31,15 +35,16 @@ def check_model_name(name: str, key: str = "policy.model") -> bool:
         beside = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
         near = nearest(path.name, beside)
         meant = (
-            f"did you mean {path.parent / near}?" if near else "make it, or give a hub name such as Qwen/Qwen3-0.6B."
+            f"Did you mean {path.parent / near}?" if near else "Create it, or give a hub name such as Qwen/Qwen3-0.6B."
         )
-        raise ConfigError(f"{key} '{name}' is not a folder here; {meant}")
+        raise ConfigError(f"{key} '{name}' is not a folder here. {meant}")
     return _ask_hub(name, key)
 
 
 def _ask_hub(name: str, key: str) -> bool:
-    """Asks once whether the hub knows the model; returns False if it does not answer. Where it cannot be reached, what its clients have
-    in their cache must do from here on, in this process and its children: they would try again for a minute.
+    """Returns True if the hub, asked once, knows the model; False if it does not answer.
+
+    If the hub cannot be reached, its clients use their cache from then on, in this process and its children: they would retry for a minute.
     """
     try:
         import httpx
@@ -55,19 +60,19 @@ def _ask_hub(name: str, key: str) -> bool:
         return True
     except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
         raise ConfigError(
-            f"{key} '{name}' is neither a folder here nor a model that the hub shows you; give a folder, or a name such as "
+            f"{key} '{name}' is neither a folder here nor a model that the hub shows you. Give a folder, or a name such as "
             "Qwen/Qwen3-0.6B."
         ) from error
     except httpx.TransportError:
         os.environ["HF_HUB_OFFLINE"] = "1"
         constants.HF_HUB_OFFLINE = True
         return isinstance(try_to_load_from_cache(name, "config.json"), str)
-    except httpx.HTTPError:  # it answers, if not to this: its clients will say
+    except httpx.HTTPError:  # it answers, if not to this: its clients will report it
         return False
 
 
 def is_model_folder(folder: Path) -> bool:
-    """Whether there is a model's config.json in the folder."""
+    """Returns True if the folder has a model's config.json."""
     try:
         return "model_type" in read_object(folder / "config.json")
     except DataError:
@@ -75,7 +80,7 @@ def is_model_folder(folder: Path) -> bool:
 
 
 def weights_digest(folder: Path) -> str | None:
-    """Of a model folder's weights; None where there is no such folder, or it has none."""
+    """Returns the SHA-256 of a model folder's weights; None without weights."""
     digest, files = hashlib.sha256(), sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")])
     for file in files:
         about = file.stat()
@@ -85,23 +90,23 @@ def weights_digest(folder: Path) -> str | None:
 
 @lru_cache(maxsize=256)
 def _digest_of_file(file: Path, size: int, changed: int) -> bytes:
-    """Read once while its size and time stay: every cell of an evaluation asks, and weights may be many gigabytes."""
+    """Returns a file's SHA-256, cached while its size and time stay: weights may be many gigabytes."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").digest()
 
 
 def check_model_folder(folder: Path) -> None:
-    """Raises DataError unless `folder` is free for a model: not there, empty, or a model already, which may be replaced."""
+    """Checks that a model may be written to `folder`: missing, empty, or a model's already. Raises DataError."""
     try:
         free = not folder.exists() or not any(folder.iterdir())
     except OSError:
         free = False
     if not free and not is_model_folder(folder):
-        raise DataError(f"{folder} exists and is not a model's folder; name another, so that nothing in it is lost.")
+        raise DataError(f"{folder} exists and is not a model's folder. Name another, so that nothing in it is lost.")
 
 
 def load_tokenizer(name: str) -> Any:
-    """The fast tokenizer of a model folder or hub name. Raises ConfigError if there is none."""
+    """Returns the fast tokenizer of a model folder or hub name. Raises ConfigError if it has no tokenizer."""
     from transformers import AutoTokenizer
 
     name = bundled.model(name)
@@ -112,12 +117,11 @@ def load_tokenizer(name: str) -> Any:
 
 @contextmanager
 def unreadable(refused: str, *passed: type[Exception]) -> Iterator[None]:
-    """Makes a ConfigError of what reading a model's files raises: an odd file can be any error, a KeyError, a RecursionError,
-    safetensors' own.
+    """Turns errors of reading a model's files into a ConfigError: an odd file can raise anything, such as KeyError.
 
     Args:
-        refused: the sentence, up to its reason.
-        passed: errors that are not the files' fault, beside an ImportError.
+        refused: beginning of the message, before the reason.
+        passed: errors that are not the files' fault, in addition to ImportError.
     """
     others: tuple[type[Exception], ...] = (ImportError, *passed)
     try:
@@ -126,4 +130,4 @@ def unreadable(refused: str, *passed: type[Exception]) -> Iterator[None]:
         raise
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise ConfigError(f"{refused} ({reason}); give a model's folder or its name on the hub.") from error
+        raise ConfigError(f"{refused} ({reason}). Give a model's folder or its name on the hub.") from error

@@ -1,4 +1,4 @@
-"""A model that answers the prompts of a program, sampled by an engine of that name.
+"""Model that answers the prompts of a program, sampled by a named engine.
 
     with engine("transformers", "Qwen/Qwen3-0.6B") as model:
         model.generate(["What is 2 + 2?"])
@@ -42,24 +42,24 @@ def engine(
     Args:
         name: transformers (in this process), sglang or vllm (a server).
         model: folder or hub name.
-        server: address of a server that runs; None: one is started.
-        arguments: further words of the command line of a started server.
-        max_tokens: tokens per reply, at most.
-        seed: seed of what this process samples; a server's sampling has none.
+        server: address of a running server; None: one is started.
+        arguments: further command-line arguments of a started server.
+        max_tokens: largest number of tokens per reply.
+        seed: seed of sampling in this process; a server samples without one.
         policy: keys of the config's section `policy`, such as temperature.
 
     Raises:
-        SlimError: there is no such engine, the model cannot be loaded, or no server answers.
+        SlimError: the engine is unknown, the model cannot be loaded, or no server answers.
     """
     config = parse_config({"policy": {**policy, "model": model}})
     with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "server.log"  # the end of it is in the error
+        log = Path(folder) / "server.log"  # its end is in the error
         with ready_policy(config, EngineChoice(name, server, arguments), log) as ready:
             yield Engine(ready, max_tokens, seed)
 
 
 class Engine:
-    """An open model (see `engine`)."""
+    """Open model (see `engine`)."""
 
     def __init__(self, ready: ReadyPolicy, max_tokens: int, seed: int) -> None:
         assert ready.chat is not None
@@ -72,10 +72,10 @@ class Engine:
         """Returns the model's reply to each prompt, without its thoughts.
 
         Args:
-            prompts: what a user says, or the messages of a conversation (dicts with role and content).
+            prompts: texts of a user, or messages of a conversation (dicts with role and content).
 
         Raises:
-            SlimError: the engine gave no tokens for one of them.
+            SlimError: the engine returned no tokens for one of them.
         """
         messages = [[{"role": "user", "content": each}] if isinstance(each, str) else each for each in prompts]
         return [
@@ -83,11 +83,11 @@ class Engine:
         ]
 
     def conversation(self, system: str = "") -> Conversation:
-        """Returns a conversation that has not begun, with a system message if one is given."""
+        """Returns a new conversation, with a system message unless `system` is empty."""
         return Conversation(self, system)
 
     def sample(self, inputs: Sequence[list[int]]) -> list[Sampled]:
-        """Returns a sampled turn after each input of token ids. Raises SlimError if the engine gave none."""
+        """Returns a sampled turn after each input of token ids. Raises SlimError if the engine returned none."""
         self._calls += 1
         free = asyncio.Semaphore(SERVED_AT_ONCE)
 
@@ -101,11 +101,11 @@ class Engine:
         try:
             return wait(all_of_them())
         except PolicyFailure as error:
-            raise SlimError(f"The engine gave no reply: {error}.") from error
+            raise SlimError(f"The engine returned no reply: {error}.") from error
 
 
 class Conversation:
-    """A conversation with a model: `reply` says something, and returns what the model says to it."""
+    """Conversation with a model, one `reply` at a time."""
 
     def __init__(self, engine: Engine, system: str = "") -> None:
         self.messages = [{"role": "system", "content": system}] if system else []
@@ -114,7 +114,7 @@ class Conversation:
         self._last: list[int] = []
 
     def reply(self, text: str) -> str:
-        """Returns the model's reply to `text`, without its thoughts. Raises SlimError if the engine gave none."""
+        """Returns the model's reply to `text`, without its thoughts. Raises SlimError if the engine returned none."""
         self.messages.append({"role": "user", "content": text})
         chat = self._engine.chat
         begun = (
@@ -122,6 +122,6 @@ class Conversation:
         )
         (sampled,) = self._engine.sample([begun])
         self._ids, self._last = begun, sampled.ids
-        said, _ = chat.decode(sampled.ids)
-        self.messages.append({"role": "assistant", "content": said})
-        return said
+        answer, _ = chat.decode(sampled.ids)
+        self.messages.append({"role": "assistant", "content": answer})
+        return answer

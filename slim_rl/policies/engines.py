@@ -1,9 +1,9 @@
-"""Who plays an evaluation: a checkpoint in this process or behind a server, or a chat model by text. One name each:
+"""Engines of an evaluation, by name.
 
     transformers   the checkpoint is loaded into this process
-    sglang, vllm   a server samples its tokens: one that runs (`server`), or one that is started for the length of the block
+    sglang, vllm   a server samples its tokens: a running one (`server`), or one that is started for the length of the block
 
-With a server, sampling is not seeded: what a batch holds decides the last bit of a logit, so that no seed would repeat a dialogue.
+With a server, sampling is not seeded: the rest of the batch decides the last bit of a logit, so that no seed would repeat a dialogue.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from slim_rl.policies import load_tokenizer
 from slim_rl.policies.servers import Server, connect, starting
 
 ENGINES = ("transformers", "sglang", "vllm")
-SERVED_AT_ONCE = 1000  # dialogues played at once before a server, where nothing else is asked for
+SERVED_AT_ONCE = 1000  # dialogues played at once with a server, by default
 
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """Where checkpoints are sampled.
+    """Engine that samples checkpoints.
 
     Attributes:
         name: one of `ENGINES`.
-        server: the address of a server that runs; None: start one.
-        arguments: further words of the command line of a server that is started.
+        server: address of a running server; None: start one.
+        arguments: further command-line arguments of a started server.
 
     Raises:
-        ConfigError: there is no such engine, or it has no server.
+        ConfigError: the engine is unknown, or it has no server.
     """
 
     name: str = "transformers"
@@ -46,26 +46,28 @@ class EngineChoice:
         if self.name not in ENGINES:
             today = "; hf is called transformers" if self.name in ("hf", "huggingface") else ""
             raise ConfigError(
-                f"There is no engine '{self.name}': use {', '.join(ENGINES[:-1])} or {ENGINES[-1]}{today}."
+                f"The engine '{self.name}' is unknown. Use {', '.join(ENGINES[:-1])} or {ENGINES[-1]}{today}."
             )
         if self.name == "transformers" and (self.server or self.arguments):
-            raise ConfigError("--server and --engine-args are for a server: add --engine sglang or --engine vllm.")
+            raise ConfigError("--server and --engine-args need a server. Add --engine sglang or --engine vllm.")
         if self.server and self.arguments:
-            raise ConfigError("--engine-args are for a server that is started here, but --server names one that runs.")
+            raise ConfigError(
+                "--engine-args are for a started server, but --server names a running one. Remove one of them."
+            )
 
     @property
     def at_once(self) -> int | None:
-        """Dialogues played at once, where nothing else is asked for; None: all of them."""
+        """Default number of dialogues played at once; None: all of them."""
         return None if self.name == "transformers" else SERVED_AT_ONCE
 
 
 @dataclass(frozen=True, slots=True)
 class ReadyPolicy:
-    """A policy that is ready to play.
+    """Policy that is ready to play.
 
     Attributes:
         chat: its token boundaries; None if it plays by text alone.
-        context: tokens of prompt and response together that its engine takes; None: not known.
+        context: largest number of tokens of prompt and response together; None if unknown.
     """
 
     policy: Player
@@ -73,17 +75,17 @@ class ReadyPolicy:
     context: int | None = None
 
     def reseed(self, seed: int) -> None:
-        """What this process draws is drawn with `seed` from here on."""
+        """Sets the seed of sampling in this process."""
         if (reseed := getattr(self.policy, "reseed", None)) is not None:
             reseed(seed)
 
 
 @contextmanager
 def ready_policy(config: Config, engine: EngineChoice, log: Path) -> Iterator[ReadyPolicy]:
-    """The policy of `config.policy.model`.
+    """Yields the policy of `config.policy.model`.
 
     Args:
-        log: of a server that is started.
+        log: log file of a started server.
 
     Raises:
         SlimError: the model cannot be loaded, or its server does not answer.
@@ -117,10 +119,10 @@ def ready_policy(config: Config, engine: EngineChoice, log: Path) -> Iterator[Re
 
 
 def _compare(server: Server, model: str) -> None:
-    """Warns where a server seems to serve another model than the one whose tokenizer is used."""
+    """Warns if a server seems to serve another model than the one whose tokenizer is used."""
     if server.model and Path(server.model).name != Path(model).name:
         warnings.warn(
-            f"The server at {server.url} says that it serves {server.model}; {model} is assumed, and its tokenizer is used.",
+            f"The server at {server.url} reports that it serves {server.model}; {model} is assumed, and its tokenizer is used.",
             SlimWarning,
             stacklevel=2,
         )

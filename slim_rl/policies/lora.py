@@ -27,7 +27,7 @@ def lora_config(lora: LoraSection) -> LoraConfig:
 
 
 def adapted_layers(adapters: Any) -> Collection[str] | str:
-    """Returns the names of the layers that saved adapters change, of whole copies (`modules_to_save`) too."""
+    """Returns the names of the layers that saved adapters change, full copies (`modules_to_save`) included."""
     targets = adapters.target_modules
     return targets if isinstance(targets, str) else [*targets, *(adapters.modules_to_save or ())]
 
@@ -40,7 +40,7 @@ def check_adapters(model: Any, targets: Collection[str] | str) -> None:
         targets: names as in `train.lora.target_modules`; "all-linear" leaves both embeddings out.
 
     Raises:
-        ConfigError: no layer has such a name, or a layer of that name shares its weight with another one.
+        ConfigError: a name matches no layer, or a layer that shares its weight with another one.
     """
     if isinstance(targets, str):
         return

@@ -1,13 +1,13 @@
-"""A chat model behind an OpenAI-compatible endpoint as the policy, by text alone: for evaluation, never for training.
+"""Chat model behind an OpenAI-compatible endpoint as the policy, by text alone: for evaluation, never for training.
 
-    what it is sent in a dialogue only grows at its end, and holds the same words that a trained policy reads as tokens:
+Its messages only grow at the end, and hold the same text that a trained policy reads as tokens:
+
     system     the game's rules
-    user       what its seat was dealt; later, what the game says to the seat, without control tokens (`partners.quoting`)
-    assistant  its own words, as it said them
+    user       its seat's initial state; later, the game's observations, without control tokens (`partners.quoting`)
+    assistant  its replies, unchanged
 
-A reply goes to the game as it is: what is malformed the game refuses, and says why, as it does with any policy. A turn cut at
-`max_tokens` is a turn that was cut at a limit. The key, the retries, the budget and the cassette are those of the partners'
-endpoint (`partners.endpoint`), set under `policy.openai`.
+A reply goes to the game unchanged: the game rejects a malformed one with the reason, as with any policy. A reply cut at `max_tokens` is a
+turn cut at a limit. Key, retries, budget and cassette are those of the partners' endpoint (`partners.endpoint`), set under `policy.openai`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from slim_rl.partners.quoting import sanitized
 
 
 class ChatPolicy:
-    """The model, a text player that all dialogues of a process share.
+    """Chat model as a text player that all dialogues of a process share.
 
     Raises:
-        ConfigError: no key, no readable prompt, no cassette to replay, or a budget for a model without a price.
+        ConfigError: the key, the prompt or the cassette is missing, or a model with a budget has no price.
     """
 
     def __init__(self, config: ChatPolicyConfig) -> None:
@@ -41,7 +41,7 @@ class ChatPolicy:
             self.endpoint = Endpoint(config)
             self.instructions = read_prompt(config, None)[0]
         except ConfigError as error:
-            raise ConfigError(_own(str(error))) from error
+            raise ConfigError(_for_policy(str(error))) from error
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -50,35 +50,35 @@ class ChatPolicy:
 
     @property
     def stopped(self) -> str | None:
-        """One sentence on why no new game should be started (endpoint down for good, budget spent), or None."""
+        """Sentence that says why no new game should start (endpoint down for good, budget spent), or None."""
         stopped = self.endpoint.stopped
-        return _own(stopped) if stopped else None
+        return _for_policy(stopped) if stopped else None
 
     def keep_spend(self, folder: Path) -> None:
-        """Keeps what this model spends in `folder`/policy/MODEL from now on, apart from what a partner spends: each has its own budget."""
+        """Writes spending to `folder`/policy/MODEL, separate from a partner's: each has its own budget."""
         self.endpoint.spend.keep(folder / "policy" / self.config.model.replace("/", "-"))
 
     def messages(self, view: View) -> Messages:
-        """The request's messages."""
+        """Returns the request's messages."""
         rules = f"{view.rules}\n\n{self.instructions}" if self.instructions else view.rules
         messages = [{"role": "system", "content": rules}, {"role": "user", "content": view.state}]
         for utterance in view.history:
-            told = utterance.observation
+            observed = utterance.observation
             if utterance.seat == view.seat:
                 say(messages, "assistant", utterance.text)
-                told = told or (f"Error: {utterance.error}" if utterance.error is not None else "")
+                observed = observed or (f"Error: {utterance.error}" if utterance.error is not None else "")
             else:
-                told = told or utterance.text
-            if told:
-                say(messages, "user", sanitized(told))
+                observed = observed or utterance.text
+            if observed:
+                say(messages, "user", sanitized(observed))
         return [{**message, "content": whole_characters(message["content"])} for message in messages]
 
     async def act(self, view: View) -> Turn:
-        """See `dialogue.partner.Partner`. Raises PartnerFailure when the endpoint gives no answer, or its budget is spent."""
+        """See `dialogue.partner.Partner`. Raises PartnerFailure if the endpoint does not answer or its budget is spent."""
         try:
             completion = await self.endpoint.ask(self.messages(view), view.seed % 2**31)
         except PartnerFailure as failure:
-            raise PartnerFailure(_own(str(failure)), failure.reason, failure.usage, failure.thought) from None
+            raise PartnerFailure(_for_policy(str(failure)), failure.reason, failure.usage, failure.thought) from None
         text, thought = split_thought(completion.text)
         refused = completion.refusal and f"(It refused: {completion.refusal})"
         thought = "\n\n".join(filter(None, (completion.thought, refused, thought))) or None
@@ -86,6 +86,6 @@ class ChatPolicy:
         return Turn(text, usage=completion.usage, thought=thought, cut=cut)
 
 
-def _own(sentence: str) -> str:
-    """What the endpoint says of the partner, for which it was made, said of the policy."""
+def _for_policy(sentence: str) -> str:
+    """Returns the endpoint's message with the policy in place of the partner."""
     return sentence.replace("partner.openai", "policy.openai").replace("he partner's", "he policy's")

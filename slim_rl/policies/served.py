@@ -1,7 +1,6 @@
-"""A policy behind an inference server: the exchange of one turn, and what SGLang's and vLLM's policies have in common.
+"""Policy behind an inference server: the exchange of one turn, and the common part of SGLang's and vLLM's policies.
 
-A turn is sampled again while the engine errs and patience lasts. That is safe: a turn that was not answered has left no trace in the
-dialogue.
+A turn is sampled again after an engine error until the retry time is over. That is safe: an unanswered turn leaves no trace in the dialogue.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from slim_rl.dialogue.policy import PolicyFailure, Sampled
 from slim_rl.errors import Diverged
 from slim_rl.event_loops import PerLoop
 
-Post = Callable[[dict[str, Any]], Awaitable[Any]]  # one try: the body in, the answer's JSON out; raises on any error
-Read = Callable[[Any], Sampled]  # the turn in an answer's JSON; raises as indexing does where there is none
+Post = Callable[[dict[str, Any]], Awaitable[Any]]  # one request: from body to the answer's JSON; raises on any error
+Read = Callable[[Any], Sampled]  # from an answer's JSON to its turn; raises as indexing does without one
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0  # seconds
-_PASSING = (408, 425, 429)  # client errors that pass by themselves
+_PASSING = (408, 425, 429)  # temporary client errors
 _JSON = {"Content-Type": "application/json"}
 
 
 class EngineError(Exception):
-    """The engine answered with an error status."""
+    """Engine's answer with an error status."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"status {status}, {' '.join(text.split())[:300]}")
@@ -37,18 +36,19 @@ class EngineError(Exception):
 
 
 async def sample_turn(
-    post: Post, body: dict[str, Any], read: Read, patience: float, aborted: Callable[[], bool] = lambda: False
+    post: Post, body: dict[str, Any], read: Read, retry_seconds: float, aborted: Callable[[], bool] = lambda: False
 ) -> Sampled:
-    """Samples one turn, trying again after errors and after an abort that was not asked for here (an engine that is given new
-    weights aborts what it has).
+    """Samples one turn, and retries after errors and unrequested aborts.
+
+    An engine aborts its turns when it gets new weights.
 
     Args:
-        patience: seconds to wait between tries, all waits together. Time that the engine itself takes does not count: one that
-            is given new weights may be silent for long.
-        aborted: whether the dialogue is to stop; the turn then comes back with finish "abort", even if the engine reports another.
+        retry_seconds: longest sum of the waits between tries. The engine's time does not count: it may be silent for long during a
+            weight update.
+        aborted: returns True if the dialogue should stop; the turn then has finish "abort", whatever the engine reports.
 
     Raises:
-        PolicyFailure: the engine refused the request, or patience ran out.
+        PolicyFailure: the engine refused the request, or the retry time is over.
         Diverged: the engine's model has no finite probability for any token of the turn.
     """
     wait, waited = _FIRST_WAIT, 0.0
@@ -68,15 +68,17 @@ async def sample_turn(
             return Sampled([], [], "abort")
         if _is_refusal(error):
             raise PolicyFailure(f"the engine refused the request: {_reason(error)}") from error
-        if waited + wait > patience:
-            raise PolicyFailure(f"the engine gave no turn in {patience:g} s of waiting: {_reason(error)}") from error
+        if waited + wait > retry_seconds:
+            raise PolicyFailure(
+                f"the engine gave no turn in {retry_seconds:g} s of waiting: {_reason(error)}"
+            ) from error
         await asyncio.sleep(wait)
         waited += wait
         wait = min(2 * wait, _LONGEST_WAIT)
 
 
 def _turn(answer: Any, read: Read) -> Sampled:
-    """The sampled turn in an answer. Raises ValueError if there is none."""
+    """Returns the sampled turn in an answer. Raises ValueError if the answer has no turn."""
     try:
         sampled = read(answer)
     except (AttributeError, LookupError, TypeError) as error:
@@ -89,12 +91,12 @@ def _turn(answer: Any, read: Read) -> Sampled:
         raise PolicyFailure(
             f"the engine returned no finite logprob for {missing} of {len(sampled.logprobs)} sampled tokens"
         )
-    # An engine ends a turn for reasons of its own too, such as "repetition": the turn is whole, and cut.
+    # An engine may end a turn for other reasons, such as "repetition": that is a turn cut at a limit.
     return sampled if sampled.finish in ("stop", "length", "abort") else replace(sampled, finish="length")
 
 
 def _is_refusal(error: Exception) -> bool:
-    """Whether the same request would be answered the same way again. Knows httpx's errors too, which slime's `post` raises."""
+    """Returns True if the same request would fail again. Reads httpx's errors too, which slime's `post` raises."""
     status = getattr(error, "status", None) or getattr(getattr(error, "response", None), "status_code", None)
     return isinstance(status, int) and 400 <= status < 500 and status not in _PASSING
 
@@ -104,16 +106,17 @@ def _reason(error: Exception) -> str:
 
 
 class Connection:
-    """HTTP to engines. Built for thousands of requests in flight: httpx, which slime's own client
-    is made of, looks through all its connections for each of them at every request.
+    """HTTP client for engines, for thousands of requests in flight.
+
+    httpx, on which slime's client is built, looks through all its connections at every request.
     """
 
     def __init__(self) -> None:
         self._sessions = PerLoop(_session, aiohttp.ClientSession.close)
 
     async def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Any:
-        """One request, tried once. Raises EngineError for an error status, and aiohttp's errors."""
-        # Patience, not a timeout, bounds a turn: a long queue is not an error.
+        """Sends one request without retries and returns the answer. Raises EngineError for an error status, and aiohttp's errors."""
+        # No timeout: a long queue is not an error, and the retry time limits the rest.
         session = await self._sessions.here()
         async with session.post(url, data=orjson.dumps(body), headers={**_JSON, **(headers or {})}) as response:
             answer = await response.read()
@@ -128,19 +131,20 @@ def _session() -> aiohttp.ClientSession:
 
 
 class ServedPolicy(ABC):
-    """A running server (or a router before several) as a policy, for play and evaluation outside a trainer. Token ids cross the
-    wire, never text.
+    """Policy behind a running server or router, for play and evaluation outside a trainer.
+
+    Token ids cross the wire, never text.
 
     Args:
-        url: its address, such as ``http://127.0.0.1:30000``.
-        model: the name it serves the model by; SGLang does without.
-        temperature, top_p: of sampling; logprobs are of the tempered distribution.
-        stop_ids: tokens that end a turn, in addition to the model's own eos (`Chat.stop_ids`).
-        patience: see `sample_turn`.
+        url: server address, such as ``http://127.0.0.1:30000``.
+        model: served model name; SGLang needs none.
+        temperature, top_p: sampling parameters; logprobs are of the tempered distribution.
+        stop_ids: tokens that end a turn, in addition to the model's eos (`Chat.stop_ids`).
+        retry_seconds: see `sample_turn`.
     """
 
     engine: ClassVar[str]
-    path: ClassVar[str]  # of the server's call
+    path: ClassVar[str]  # URL path of the server's call
 
     def __init__(
         self,
@@ -150,9 +154,10 @@ class ServedPolicy(ABC):
         temperature: float = 1.0,
         top_p: float = 1.0,
         stop_ids: Sequence[int] = (),
-        patience: float = 60.0,
+        retry_seconds: float = 60.0,
     ) -> None:
-        self.url, self.model, self.stop_ids, self.patience = url.rstrip("/"), model, list(stop_ids), patience
+        self.url, self.model, self.stop_ids = url.rstrip("/"), model, list(stop_ids)
+        self.retry_seconds = retry_seconds
         self.sampling = {"temperature": temperature, "top_p": top_p}
         self._connection = Connection()
 
@@ -162,7 +167,7 @@ class ServedPolicy(ABC):
 
     @abstractmethod
     def request(self, input_ids: list[int], max_tokens: int) -> dict[str, Any]:
-        """The body of a call that samples at most `max_tokens` after `input_ids`."""
+        """Returns the body of a call that samples at most `max_tokens` after `input_ids`."""
 
     @staticmethod
     @abstractmethod
@@ -175,4 +180,4 @@ class ServedPolicy(ABC):
         async def post(body: dict[str, Any]) -> Any:
             return await self._connection.post(f"{self.url}{self.path}", body, {"X-SMG-Routing-Key": key})
 
-        return await sample_turn(post, self.request(input_ids, max_tokens), self.read, self.patience)
+        return await sample_turn(post, self.request(input_ids, max_tokens), self.read, self.retry_seconds)

@@ -1,6 +1,6 @@
-"""Inference servers for evaluation: one that runs, by its URL, or one that is started here and stopped when its block is left.
+"""Inference servers for evaluation: a running one, or one that is started for the length of a block.
 
-A server that is started has its own log; if it does not come up, the end of that log is in the error.
+A started server has its own log; if it does not come up, the error ends with the end of that log.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from slim_rl.errors import ConfigError, SlimError
 from slim_rl.processes import last_lines, python_module, running
 
 _PORTS = range(20_000, 30_000)
-_STOP_SECONDS = 5  # nothing in it is to be saved; and one that is told to end between two weights never does
+_STOP_SECONDS = 5  # it has nothing to save; and a server told to end between two weights never does
 _MODULES = {"sglang": "sglang.launch_server", "vllm": "vllm.entrypoints.openai.api_server"}
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that answers.
+    """Server that answers.
 
     Attributes:
-        url: its address, without a path.
-        model: the name it serves its model by; "" where it does not tell.
-        context: tokens of prompt and response together, at most; None where it does not tell.
+        url: address without a path.
+        model: served model name; "" if unknown.
+        context: largest number of tokens of prompt and response together; None if unknown.
     """
 
     url: str
@@ -42,21 +42,21 @@ class Server:
 
 
 def connect(url: str) -> Server:
-    """The server at `url` (a trailing ``/v1`` is taken off). Raises SlimError if none answers there."""
+    """Returns the server at `url` (without a trailing ``/v1``). Raises SlimError if no server answers."""
     url = url.rstrip("/").removesuffix("/v1")
     if not url.startswith(("http://", "https://")):
-        raise ConfigError(f"--server {url} is not an address: give one like http://127.0.0.1:30000.")
+        raise ConfigError(f"--server {url} is not an address. Give one like http://127.0.0.1:30000.")
     try:
         return _described(url)
-    except httpx.HTTPStatusError:  # it is there, and does not tell what it serves
+    except httpx.HTTPStatusError:  # it answers, and does not list its model
         return Server(url)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        raise SlimError(f"No server answers at {url} ({error}): start one, or leave --server out.") from error
+        raise SlimError(f"No server answers at --server {url} ({error}). Start one, or remove --server.") from error
 
 
 @dataclass(frozen=True, slots=True)
 class Starting:
-    """A server that is on its way up, at `url`."""
+    """Server that is starting, at `url`."""
 
     url: str
     engine: str
@@ -64,7 +64,7 @@ class Starting:
     process: subprocess.Popen[bytes]
 
     def wait(self, seconds: float = 1800.0) -> Server:
-        """The server, once it answers. Raises SlimError if it ends, or does not come up in time."""
+        """Waits for the server and returns it. Raises SlimError if it ends or does not answer in time."""
         deadline = time.monotonic() + seconds
         while self.process.poll() is None and time.monotonic() < deadline:
             try:
@@ -85,26 +85,26 @@ def starting(
     arguments: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Starting]:
-    """A server of `model` on a free port of this machine, for the length of the block.
+    """Starts a server of `model` on a free port of this machine, for the length of the block.
 
     Args:
         engine: sglang or vllm.
-        model: a folder or hub name.
-        log: what the server prints.
-        arguments: further words of its command line, such as ``--tp 2``.
-        environment: its variables; None: this process's.
+        model: folder or hub name.
+        log: file of the server's output.
+        arguments: further command-line arguments, such as ``--tp 2``.
+        environment: environment variables; None: those of this process.
 
     Raises:
         ConfigError: the engine is not installed.
     """
     if importlib.util.find_spec(engine) is None:
         raise ConfigError(
-            f"{engine} is not installed here: pip install {engine} on a machine with a GPU, or name a server that runs with "
+            f"{engine} is not installed here. Run pip install {engine} on a machine with a GPU, or name a running server with "
             "--server URL."
         )
     url = f"http://127.0.0.1:{_free_port()}"
     log.parent.mkdir(parents=True, exist_ok=True)
-    command = python_module(_MODULES[engine], *_words(engine, model, url), *arguments)
+    command = python_module(_MODULES[engine], *_arguments(engine, model, url), *arguments)
     with (
         log.open("wb") as output,
         running(command, _STOP_SECONDS, stdout=output, stderr=subprocess.STDOUT, env=environment) as process,
@@ -112,13 +112,12 @@ def starting(
         yield Starting(url, engine, log, process)
 
 
-def _words(engine: str, model: str, url: str) -> list[str]:
+def _arguments(engine: str, model: str, url: str) -> list[str]:
     place = ["--host", "127.0.0.1", "--port", url.rpartition(":")[2]]
     if engine == "sglang":
         return ["--model-path", model, *place]
-    # logprobs of the distribution that is sampled from, and no sampling settings of the checkpoint's own
-    own = ["--logprobs-mode", "processed_logprobs", "--generation-config", "vllm"]
-    return ["--model", model, *place, *own]
+    # logprobs of the sampled distribution, and no sampling settings of the checkpoint
+    return ["--model", model, *place, "--logprobs-mode", "processed_logprobs", "--generation-config", "vllm"]
 
 
 def _described(url: str) -> Server:
@@ -132,14 +131,16 @@ def _described(url: str) -> Server:
 
 
 def _get(url: str) -> httpx.Response:
-    # straight to it, as the policies' own requests go: a proxy does not know this machine's ports
+    # without a proxy, which does not know this machine's ports
     return httpx.get(url, timeout=10, trust_env=False, follow_redirects=True).raise_for_status()
 
 
 def _free_port() -> int:
-    """One with room above it: SGLang asks for another 10,000 higher, and ends where there is no such port."""
+    """Returns a free port with room above it: SGLang also needs the port 10,000 higher."""
     for port in random.sample(_PORTS, len(_PORTS)):
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
-    raise SlimError(f"No port of this machine from {_PORTS[0]} to {_PORTS[-1]} is free; end what holds them.")
+    raise SlimError(
+        f"No port of this machine from {_PORTS[0]} to {_PORTS[-1]} is free. End the processes that use them."
+    )

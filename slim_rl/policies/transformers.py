@@ -1,12 +1,12 @@
-"""The in-process policy: a transformers model that samples for all waiting dialogues at once.
+"""In-process policy: a transformers model that samples for all waiting dialogues at once.
 
-Invariant: the logprob of a token is the one under the distribution it was drawn from (temperature and top-p applied), and a turn
-is drawn from the seed, the dialogue's key and the turn's place in it alone: not from the order in which dialogues came, nor, but
-for rounding, from who else was sampled at the same time. So a recorded partner meets the same words again.
+Invariants:
+    A token's logprob is under the distribution it was drawn from (temperature and top-p applied).
+    A turn depends on the seed, the dialogue's key and the turn's position alone: not on the order of arrival, nor (except for rounding)
+    on the rest of the batch.
 
-A dialogue that reaches its turn waits until no other dialogue can get further without the model; then all that wait join the
-batch. When a quarter of the batch has ended its turn, those rows leave, their dialogues go on, and who waits by then joins: a short
-turn does not wait for a long one.
+A dialogue that reaches its turn waits until no other dialogue can continue without the model; then all that wait join the batch. When a
+quarter of the batch has ended its turn, those rows leave and waiting ones join: a short turn does not wait for a long one.
 """
 
 from __future__ import annotations
@@ -52,15 +52,17 @@ class _Request:
 
 
 class TransformersPolicy:
-    """Samples from a causal language model held in this process.
+    """Policy that samples from a causal language model in this process.
 
     Args:
-        model: the model; each wave uses its present weights, so a trainer may change its weights between waves.
+        model: causal language model; each batch uses its present weights, so a trainer may change them in between.
         stop_ids: tokens that end a turn (`Chat.stop_ids`).
         pad_id: any id; padding is masked.
-        max_batch: dialogues sampled in one forward pass; a larger wave is done in parts.
-        cache_bytes: memory for what was computed of a dialogue's earlier turns; 0: every turn computes its whole input.
-        max_context: positions the model has; a longer input ends its dialogue, not the wave. None: its config names no number.
+        max_batch: largest number of dialogues in one forward pass; the others wait.
+        cache_bytes: memory for the keys and values of earlier turns; 0: every turn computes its whole input.
+
+    Attributes:
+        max_context: positions of the model; a longer input ends its dialogue, not the batch. None: its config has no limit.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class TransformersPolicy:
         self.temperature, self.top_p = temperature, top_p
         self.max_batch = max_batch
         self.name = name or model.config.name_or_path
-        text = model.config.get_text_config(decoder=True)  # a model that reads pictures too has one for each
+        text = model.config.get_text_config(decoder=True)  # a model that reads images too has one config for each
         positions = getattr(text, "max_position_embeddings", None)
         self.max_context: int | None = None if positions is None else int(positions)
         self.tokens_sampled = 0
@@ -90,7 +92,7 @@ class TransformersPolicy:
         self._seed = 0
         self._waiting: list[_Request] = []
         self._sampling: asyncio.Task[None] | None = None
-        # A checkpoint may bring its own sampling settings (Qwen2.5 a repetition penalty), which training does not know: these alone hold.
+        # Sampling settings of the checkpoint (Qwen2.5: a repetition penalty) are unknown to training: only these count.
         self._warpers: list[Any] = [TemperatureLogitsWarper(temperature)] if temperature != 1.0 else []
         if top_p != 1.0:
             self._warpers.append(TopP(top_p))
@@ -100,7 +102,7 @@ class TransformersPolicy:
         return {"engine": "transformers", "model": self.name, "temperature": self.temperature, "top_p": self.top_p}
 
     def reseed(self, seed: int) -> None:
-        """Turns that follow are drawn with `seed`, and with the weights as they are now."""
+        """Sets the seed of the turns that follow, and drops what old weights computed."""
         self._seed = seed
         if self.turns is not None:
             self.turns.clear()
@@ -121,11 +123,11 @@ class TransformersPolicy:
         return await request.future
 
     async def _run(self) -> None:
-        """Samples as long as a dialogue waits."""
+        """Samples until no dialogue waits."""
         live: list[_Request] = []
         decoder = Decoder(self.model, self.stop_ids, self.pad_id, self._draw, self._mixes)
         while live or self._waiting:
-            # Everything that can run now runs first: none is missing when a whole pass of the loop adds none.
+            # Everything that can run now runs first: all are here when a pass of the loop adds none.
             seen = -1
             while seen != len(self._waiting):
                 seen = len(self._waiting)
@@ -141,7 +143,7 @@ class TransformersPolicy:
                 live = await self._sample_some(decoder, live, joining)
 
     async def _sample_some(self, decoder: Decoder, live: list[_Request], joining: list[_Request]) -> list[_Request]:
-        """Samples until some turns have ended, which are handed out. Returns the others."""
+        """Samples until some turns have ended, and delivers these. Returns the others."""
         try:
             # In a thread, so that other dialogues' network partners are served meanwhile.
             await asyncio.get_running_loop().run_in_executor(None, self._decode, decoder, live, joining)
@@ -180,7 +182,7 @@ class TransformersPolicy:
         return drawn.squeeze(1), logprobs.gather(1, drawn).squeeze(1)
 
     def _ended(self, request: _Request) -> Sampled:
-        """A turn that has ended; what was computed of it, all but its last token, is kept for the dialogue's next one."""
+        """Returns an ended turn, and caches its states (of all tokens except the last) for the dialogue's next turn."""
         row = request.row
         self.tokens_sampled += len(row.ids)
         if self.turns is not None and row.states is not None:
@@ -189,7 +191,7 @@ class TransformersPolicy:
 
 
 def load_model(config: PolicyConfig) -> tuple[PreTrainedModel, Any]:
-    """The model and tokenizer of `config.model` (a folder or hub name). Raises ConfigError if they cannot be loaded."""
+    """Returns the model and tokenizer of `config.model` (a folder or hub name). Raises ConfigError if they cannot be loaded."""
     name = bundled.model(config.model)
     check_model_name(name)
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -225,7 +227,7 @@ def _computes_bfloat16() -> bool:
 
 
 def _hide_bars() -> None:
-    """No bars for reading and writing weights, which come again with every checkpoint; those of downloads stay."""
+    """Hides the progress bars of weights, which come with every checkpoint; those of downloads stay."""
     downloads_hidden = are_progress_bars_disabled()
     logging.disable_progress_bar()
     if not downloads_hidden:
@@ -233,7 +235,7 @@ def _hide_bars() -> None:
 
 
 def load_policy(config: PolicyConfig) -> tuple[TransformersPolicy, Chat]:
-    """The policy that samples as `config` says, and its token boundaries. Raises ConfigError, as `load_model` and `Chat` do."""
+    """Returns the policy of `config` and its token boundaries. Raises ConfigError, as `load_model` and `Chat` do."""
     model, tokenizer = load_model(config)
     chat = Chat(tokenizer, config.thinking)
     policy = TransformersPolicy(
@@ -248,13 +250,13 @@ def load_policy(config: PolicyConfig) -> tuple[TransformersPolicy, Chat]:
 
 
 def save_model(model: PreTrainedModel, tokenizer: Any, folder: Path, card: str = "") -> None:
-    """Writes a model, its adapters merged, and its tokenizer to a folder, which appears whole and replaces the model that was there.
+    """Writes a model with merged adapters and its tokenizer to a folder, atomically; an earlier model is replaced.
 
     Args:
-        card: what its README.md is to say.
+        card: text of its README.md; "" for none.
 
     Raises:
-        DataError: the folder holds other things than a model, or the disk would not take it.
+        DataError: the folder holds something else than a model, or the disk refused it.
     """
     check_model_folder(folder)
     if hasattr(model, "merge_and_unload"):

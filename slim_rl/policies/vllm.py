@@ -1,8 +1,7 @@
-"""A policy behind a vLLM server: token ids over its OpenAI-compatible `/v1/completions`.
+"""Policy behind a vLLM server: token ids over its OpenAI-compatible `/v1/completions`.
 
-The prompt is a list of ids, and `return_token_ids` has the answer hold the sampled ones; a server too old to know it answers
-without, which ends the dialogue and says so. What the model's generation_config.json would add to the sampling (a top-k, a
-repetition penalty) is switched off in every request, for training does not know it.
+The prompt is a list of ids, and `return_token_ids` asks for the sampled ones; a server too old to know it ends the dialogue with an error.
+Each request switches off the sampling settings of the model's generation_config.json (top-k, repetition penalty), unknown to training.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ from slim_rl.policies.served import ServedPolicy
 
 
 class VLLMPolicy(ServedPolicy):
-    """See `ServedPolicy`. A server that runs without ``--logprobs-mode processed_logprobs`` gives the model's own logprobs, and not
-    those of the tempered distribution.
+    """See `ServedPolicy`.
+
+    Without ``--logprobs-mode processed_logprobs`` a server returns logprobs at temperature 1, not of the tempered distribution.
     """
 
     engine, path = "vllm", "/v1/completions"
@@ -30,7 +30,7 @@ class VLLMPolicy(ServedPolicy):
             "min_p": 0.0,
             "repetition_penalty": 1.0,
             "stop_token_ids": self.stop_ids,
-            "logprobs": 0,  # of the sampled token alone
+            "logprobs": 0,  # only of the sampled token
             "return_token_ids": True,
             "skip_special_tokens": False,
         }
@@ -41,6 +41,6 @@ class VLLMPolicy(ServedPolicy):
         ids, finish, logprobs = choice.get("token_ids"), choice["finish_reason"], choice["logprobs"]["token_logprobs"]
         if ids is None:
             raise PolicyFailure(
-                "the server returns no token ids: use a vLLM that knows return_token_ids (0.10.2 or later)"
+                "the server returns no token ids: use vLLM 0.10.2 or later, which knows return_token_ids"
             )
         return Sampled(list(ids), list(logprobs), finish)

@@ -133,8 +133,8 @@ def test_a_server_is_started_for_the_length_of_the_evaluation(
     ("words", "sentence"),
     [
         ([], "No policy is named"),
-        (["--policy", "gpt-4.1"], "not openai:MODEL"),
-        (["--checkpoint", "a", "--engine", "tgi"], "no engine 'tgi'"),
+        (["--policy", "gpt-4.1"], "neither openai:MODEL"),
+        (["--checkpoint", "a", "--engine", "tgi"], "engine 'tgi' is unknown"),
         (["--checkpoint", "a", "--server", "http://127.0.0.1:9"], "--engine sglang or"),
         (["--checkpoint", "a", "--checkpoint", "b", "--engine", "vllm", "--server", "http://h:1"], "one --checkpoint"),
         (["--checkpoint", str(MODEL), "--engine", "sglang"], "sglang is not installed here"),

@@ -39,7 +39,7 @@ def test_a_model_that_cannot_be_read_is_one_sentence(tmp_path, described) -> Non
 def test_a_tokenizer_that_cannot_be_read_is_one_sentence(tmp_path: Path, file: str, text: str) -> None:
     shutil.copytree(ROOT / "data" / "warmstart", tmp_path / "model")
     (tmp_path / "model" / file).write_text(text)
-    with pytest.raises(ConfigError, match=r"model has no tokenizer \(.+\); give a model's folder") as caught:
+    with pytest.raises(ConfigError, match=r"model has no tokenizer \(.+\)\. Give a model's folder") as caught:
         load_tokenizer(str(tmp_path / "model"))
     assert "\n" not in str(caught.value)
 

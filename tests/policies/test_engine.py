@@ -57,13 +57,16 @@ def test_model_in_this_process_repeats_itself_by_seed_alone() -> None:
 
 
 def test_what_cannot_be_opened_or_answered_is_one_sentence(chat: Chat) -> None:
-    with pytest.raises(ConfigError, match=r"no engine 'hf': .*; hf is called transformers"), engine("hf", MODEL):
+    with (
+        pytest.raises(ConfigError, match=r"engine 'hf' is unknown\. .*; hf is called transformers"),
+        engine("hf", MODEL),
+    ):
         pass
     with pytest.raises(ConfigError, match=r"policy\.tempratur"), engine("transformers", MODEL, tempratur=1):
         pass
     with (
         SGLangServer(speak(chat), context_length=4, model=MODEL) as server,
         engine("sglang", MODEL, server=server.url) as model,
-        pytest.raises(SlimError, match=r"The engine gave no reply: .*400"),
+        pytest.raises(SlimError, match=r"The engine returned no reply: .*400"),
     ):
         model.generate(["Hello."])

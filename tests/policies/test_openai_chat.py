@@ -152,7 +152,7 @@ async def test_its_budget_outlives_the_process_and_is_its_own(tmp_path: Path) ->
         again = await start(server)
         assert asked > 0 and len(server.requests) == asked, "what the first start spent is spent"
         assert again.stopped == first.stopped
-        assert (await start(server, budget_usd=0.5)).endpoint.spend.spent_before == pytest.approx(
+        assert (await start(server, budget_usd=0.5)).endpoint.spend.spent_elsewhere() == pytest.approx(
             first.endpoint.spend.total.cost_usd, abs=1e-6
         )
     assert spent_usd(tmp_path) == 0.0, "a partner's budget is another"

@@ -61,7 +61,7 @@ async def test_a_turn_may_be_cut_at_its_limit(tokenizer) -> None:
 async def test_when_there_are_no_tokens_to_be_had(tokenizer, settings, message, requests) -> None:
     chat = Chat(tokenizer)
     with SGLangServer(said(chat), **settings) as server:
-        policy = SGLangPolicy(server.url, patience=0.25)
+        policy = SGLangPolicy(server.url, retry_seconds=0.25)
         with pytest.raises(PolicyFailure, match=message) as failure:
             await policy.sample([1, 2, 3], 8, "d")
     assert failure.value.reason is StopReason.ENGINE_FAILED
@@ -108,7 +108,7 @@ async def test_sample_turn_with_an_engines_own_reason_is_cut_at_once(finish: str
 
 
 async def test_a_server_that_is_not_there() -> None:
-    policy = SGLangPolicy("http://127.0.0.1:9", patience=0.0)
+    policy = SGLangPolicy("http://127.0.0.1:9", retry_seconds=0.0)
     with pytest.raises(PolicyFailure, match="Cannot connect"):
         await policy.sample([1], 1, "d")
 

@@ -1,8 +1,8 @@
-"""Turns decoded together, a token each a step. Between steps turns that have ended leave, and others join.
+"""Batched decoding of turns, one token per turn and step. Between steps ended turns leave, and others join.
 
-    a row's states are those of all its tokens but the last, in order and without gaps
+Invariant: a row's states are those of all its tokens except the last, in order and without gaps.
 
-Rows can leave and join where every layer of the model attends to everything; with other models a batch runs to its end.
+Rows can leave and join if every layer of the model attends to everything; with other models a batch runs to its end.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Draw = Callable[[torch.Tensor, Sequence[random.Random]], tuple[torch.Tensor, tor
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """One turn: what it continues, and what is sampled of it so far.
+    """Turn being sampled: its input and the tokens sampled so far.
 
     Attributes:
-        states: (layers, 2, heads, tokens, head size), keys and values of the beginning of its tokens; None if there are none.
+        states: keys and values of its first tokens, (layers, 2, heads, tokens, head size); None if nothing is computed.
     """
 
     input_ids: list[int]
@@ -48,11 +48,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """Decodes rows with one model.
+    """Decoder of rows with one model.
 
     Attributes:
-        mixes: rows may leave before the others have ended, and others join.
-        memory: of the rows' keys and values; it lasts as long as the decoder.
+        mixes: True if rows may leave before the others have ended, and others join.
+        memory: memory for the rows' keys and values; it lasts as long as the decoder.
     """
 
     model: PreTrainedModel
@@ -63,14 +63,14 @@ class Decoder:
     memory: Memory = field(default_factory=Memory)
 
     @torch.no_grad()  # grad mode belongs to the thread, so it is set here and not by the caller
-    def decode(self, going_on: Sequence[Row], joining: Sequence[Row]) -> None:
-        """Samples until enough rows have ended. Rows that are not `ended` then are `going_on` of the next call.
+    def decode(self, continuing: Sequence[Row], joining: Sequence[Row]) -> None:
+        """Samples until enough rows have ended. Rows that are not `ended` then are `continuing` in the next call.
 
-        All rows are given `states` afterwards, if the decoder mixes.
+        All rows have `states` afterwards if the decoder mixes.
         """
         cache, mask = self._read(joining)
-        rows = [*going_on, *joining]
-        if self.mixes:  # the cache of those that have read has gaps and no room
+        rows = [*continuing, *joining]
+        if self.mixes:  # the cache of new rows has gaps and no room
             cache, mask = self._batch([row.states for row in rows])
         enough = max(1, int(_LEAVE * len(rows))) if self.mixes else len(rows)
         while sum(row.ended for row in rows) < enough:
@@ -80,10 +80,10 @@ class Decoder:
                 row.states = states
 
     def _read(self, rows: Sequence[Row]) -> tuple[Any, torch.Tensor]:
-        """Computes what is not known yet of the rows' inputs, and samples their first tokens.
+        """Computes the new part of the rows' inputs, and samples their first tokens.
 
-        Between what was known and what was read rows have gaps. If the decoder mixes, rows that begin alike, as the dialogues of a
-        group do, are read once, and all rows have `states` afterwards.
+        Rows have gaps between their known and their new part. If the decoder mixes, equal inputs, as in the dialogues of a group, are
+        read once, and all rows have `states` afterwards.
         """
         if not rows:
             return None, torch.zeros(0, 0, dtype=torch.long)
@@ -111,7 +111,7 @@ class Decoder:
         return cache, mask
 
     def _step(self, rows: Sequence[Row], cache: Any, mask: torch.Tensor) -> torch.Tensor:
-        """One more token for each row that goes on. Returns the mask with its column."""
+        """Samples one more token for each row that has not ended. Returns the mask with the new column."""
         ids = torch.tensor([[row.ids[-1]] for row in rows])
         mask = torch.cat((mask, torch.tensor([[0 if row.ended else 1] for row in rows])), dim=1)
         self._forward(rows, ids, mask, cache, range(len(rows)))
@@ -120,7 +120,7 @@ class Decoder:
     def _forward(
         self, rows: Sequence[Row], ids: torch.Tensor, mask: torch.Tensor, cache: Any, owners: Sequence[int]
     ) -> None:
-        """Samples a token for each row, from the logits that `owners` names for it."""
+        """Samples one token per row that has not ended, from the logits of its entry in `owners`."""
         device = self.model.device
         positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]
         output = self.model(
@@ -143,7 +143,7 @@ class Decoder:
             rows[index].add(token, logprob, self.stop_ids)
 
     def _batch(self, states: Sequence[torch.Tensor | None]) -> tuple[Any, torch.Tensor]:
-        """Rows without gaps as one cache, padded on the left, and its mask."""
+        """Returns rows without gaps as one cache, padded on the left, and its mask."""
         lengths = torch.tensor([0 if row is None else row.shape[3] for row in states])
         longest = int(lengths.max())
         return batched(states, self.memory), (torch.arange(longest) >= longest - lengths[:, None]).long()

@@ -1,6 +1,6 @@
-"""The keys and values of rows that are decoded together: put into one cache, padded on the left, and taken apart again.
+"""Keys and values of rows that are decoded together, in one cache that is padded on the left.
 
-Attention reads them where they lie, and one more token is written behind them: nothing is copied but when rows join or leave.
+Attention reads them in place, and each new token is written behind them: nothing is copied except when rows join or leave.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _ROOM = 64  # tokens that can be written before all is copied to a larger place
 
 
 class Memory:
-    """Memory of one cache after another: asking the system for some hundred megabytes each time costs more than filling them."""
+    """Memory of one cache after another: to allocate hundreds of megabytes each time costs more than to fill them."""
 
     def __init__(self) -> None:
         self._block = torch.empty(0)
 
     def take(self, shape: Sequence[int], like: torch.Tensor) -> torch.Tensor:
-        """A tensor of any content, of the type and device of `like`. It is worthless once another is taken."""
+        """Returns a tensor of any content, with the type and device of `like`. It is invalid once another is taken."""
         size = math.prod(shape)
         if self._block.numel() < size or (self._block.dtype, self._block.device) != (like.dtype, like.device):
             self._block = like.new_empty(size)
@@ -30,7 +30,7 @@ class Memory:
 
 
 class _States:
-    """What all layers share: (layers, 2, rows, heads, tokens and room, size)."""
+    """Tensor shared by all layers: (layers, 2, rows, heads, tokens and room, size)."""
 
     def __init__(self, states: torch.Tensor) -> None:
         self.states = states
@@ -44,10 +44,10 @@ class _States:
 
 
 class _RoomyLayer(DynamicLayer):
-    """One layer of them.
+    """Layer of a cache over shared states.
 
     Args:
-        used: tokens that are there.
+        used: number of tokens in the states.
     """
 
     def __init__(self, shared: _States, layer: int, used: int) -> None:
@@ -68,14 +68,19 @@ class _RoomyLayer(DynamicLayer):
 
 
 def batched(rows: Sequence[torch.Tensor | None], memory: Memory) -> Cache:
-    """The states of rows, each (layers, 2, heads, tokens, size), at least one of which has some, as one cache in `memory`."""
+    """Returns the states of rows as one cache in `memory`.
+
+    Args:
+        rows: states of each row, (layers, 2, heads, tokens, size), or None; not all may be None.
+        memory: memory of the cache.
+    """
     lengths = [0 if row is None else row.shape[3] for row in rows]
     longest = max(lengths)
     some = next(row for row in rows if row is not None)
     layers, _, heads, _, size = some.shape
     states = memory.take((layers, 2, len(rows), heads, longest + _ROOM, size), like=some)
     for index, (row, length) in enumerate(zip(rows, lengths, strict=True)):
-        # What the memory held may be no number, and 0 times that is none either.
+        # The memory may hold NaN, and 0 times NaN is NaN.
         states[:, :, index, :, : longest - length] = 0
         if row is not None:
             states[:, :, index, :, longest - length : longest] = row
@@ -84,7 +89,7 @@ def batched(rows: Sequence[torch.Tensor | None], memory: Memory) -> Cache:
 
 
 def unbatched(cache: Cache, mask: torch.Tensor) -> list[torch.Tensor]:
-    """Each row's own states where `mask`, (rows, tokens), is true: (layers, 2, heads, tokens, size)."""
+    """Returns each row's states at the places where `mask`, (rows, tokens), is true: (layers, 2, heads, tokens, size)."""
     layers: list[Any] = list(cache.layers)
 
     def states_of(row: int, places: Any) -> torch.Tensor:

@@ -1,7 +1,7 @@
 """Top-p (nucleus) sampling, Holtzman et al. 2020, that looks at the likeliest tokens first.
 
-The same tokens stay as with transformers' `TopPLogitsWarper`, which sorts the whole vocabulary for each token that is drawn: of 152,000
-logits on a CPU that takes ten times as long.
+It keeps the same tokens as transformers' `TopPLogitsWarper`, which sorts the whole vocabulary for each sampled token: with 152,000 logits
+on a CPU that takes ten times as long.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ _FIRST = 32  # tokens looked at first; 32 times as many where these are not enou
 
 
 class TopP:
-    """A logits processor.
+    """Logits processor.
 
     Args:
-        p: the likeliest tokens stay until they hold this share of the probability, 0 < p <= 1; equally likely ones stay together.
+        p: share of the probability that the likeliest tokens must hold, 0 < p <= 1; equally likely tokens stay together.
     """
 
     def __init__(self, p: float) -> None:
         self.p = p
 
     def __call__(self, _: Any, logits: torch.Tensor) -> torch.Tensor:
-        """logits: (rows, vocabulary); returns them with -inf for tokens that do not stay."""
+        """Returns `logits`, (rows, vocabulary), with -inf for tokens that do not stay."""
         probabilities = logits.softmax(-1)
         vocabulary = logits.shape[-1]
         looked_at = min(_FIRST, vocabulary)

@@ -1,9 +1,8 @@
-"""Keys and values of the dialogues being played, kept between their turns: a turn computes only what was said since the last one.
+"""Cache of keys and values between a dialogue's turns, so that a turn computes only its new input.
 
-    a dialogue's kept ids are always a prefix of its next input, or they are dropped
+Invariant: a dialogue's cached ids are a prefix of its next input, or they are dropped.
 
-For models whose layers all attend to everything; for others nothing is kept. When the weights change, what was kept is worthless:
-call `clear`.
+Only for models whose layers all attend to everything. When the weights change, call `clear`.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ class _Kept:
 
 
 class TurnCache:
-    """Drops the least recently used dialogues when there is no room.
+    """Cache that drops the least recently used dialogues when it is full.
 
     Args:
-        most_bytes: memory to use, on the model's device.
+        most_bytes: memory limit, on the model's device.
     """
 
     def __init__(self, most_bytes: int = 2**30) -> None:
@@ -37,10 +36,10 @@ class TurnCache:
 
     @staticmethod
     def suits(model: PreTrainedModel) -> bool:
-        """Whether every layer of the model attends to all that came before."""
+        """Returns True if every layer of the model attends to all earlier tokens."""
         config = model.config.get_text_config(decoder=True)
         kinds = {*(getattr(config, "layer_types", None) or ()), "full_attention"}
-        # What an older config says in its own words (a `sliding_window`, and no kinds of layers) the cache made for it knows.
+        # The cache made for an older config (a `sliding_window`, and no kinds of layers) knows its layers.
         whole = all(type(layer) is DynamicLayer for layer in DynamicCache(config=config).layers)
         return whole and kinds == {"full_attention"} and not getattr(config, "num_kv_shared_layers", 0)
 
@@ -49,8 +48,9 @@ class TurnCache:
         self._bytes = 0
 
     def take(self, key: str, input_ids: Sequence[int]) -> torch.Tensor | None:
-        """The states of the beginning of `input_ids`, (layers, 2, heads, tokens, head size); None if none are kept. At least one
-        id is always left to compute.
+        """Removes and returns the states of the first of `input_ids`, (layers, 2, heads, tokens, head size), or None.
+
+        At least one id is left to compute.
         """
         kept = self._kept.pop(key, None)
         if kept is None:
@@ -62,7 +62,7 @@ class TurnCache:
         return kept.states
 
     def keep(self, key: str, ids: list[int], states: torch.Tensor) -> None:
-        """Keeps the states of `ids`, one a token."""
+        """Stores the states of `ids`, one per token."""
         self._kept[key] = _Kept(ids, states)
         self._bytes += states.nbytes
         while self._bytes > self.most_bytes and self._kept:
