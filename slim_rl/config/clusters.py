@@ -30,8 +30,8 @@ class SlimeConfig(Section):
     engine_retry_seconds: Annotated[float, named(may_change=True)] = Field(60.0, ge=0)
     """seconds to wait out an engine that answers with errors"""
     max_staleness: int = Field(3, ge=2)
-    """ASYNC=full: at most this many training steps between a game's start and the step that trains on it; one step's worth of
-    groups less than that is in flight (at least two)"""
+    """ASYNC=full: maximum age of a dialogue, in training steps from its start to the step that trains on it; one step's worth
+    of groups less than that is in flight, at least two"""
 
     @property
     def steps_under_way(self) -> int:
@@ -70,7 +70,7 @@ class VerlConfig(Section):
             note="neither if train.kl_coef is 0",
         ),
     ] = "loss"
-    """where train.kl_coef applies: loss, as in GRPO, or reward, as in PPO"""
+    """term that train.kl_coef applies to: loss, as in GRPO, or reward, as in PPO"""
     kl_control: Annotated[Literal["fixed", "adaptive"], named(verl="algorithm.kl_ctrl.type")] = "fixed"
     """the coefficient of a KL in the reward"""
     kl_target: Annotated[float, named(verl="algorithm.kl_ctrl.target_kl")] = Field(0.1, gt=0)

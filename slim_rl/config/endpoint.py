@@ -73,11 +73,11 @@ class OpenAIConfig(Section):
 
     model: str = Field(
         "gpt-4.1-2025-04-14",
-        description="a dated snapshot stays the same partner for the whole run; public pages date GPT-4.1's shutdown "
+        description="model name; a dated snapshot stays the same partner for the whole run; public pages date GPT-4.1's shutdown "
         f"{hosted.SHUTDOWNS['gpt-4.1']} (not verified), successors are in docs/how-to/partners.md",
     )
     base_url: str | None = None
-    """such as http://localhost:8100/v1 for a model of your own; null: OpenAI"""
+    """endpoint, such as http://localhost:8100/v1 for a local model; null: OpenAI"""
     api_key_env: str = "OPENAI_API_KEY"
     """environment variable that holds the key; optional with a base_url"""
     headers: dict[str, str] = Field({})
@@ -95,7 +95,7 @@ class OpenAIConfig(Section):
     """tokens of one reply, thoughts included; sent as max_completion_tokens if the model needs that; null: not
     sent"""
     reasoning_effort: str | None = None
-    """how long a reasoning model thinks: minimal, low, medium, high; null: not sent"""
+    """effort of a reasoning model: minimal, low, medium, high; null: not sent"""
     send_seed: bool = True
     """send a seed derived from the dialogue's, for endpoints that support it"""
     extra: dict[str, Any] = Field({})
@@ -113,13 +113,13 @@ class OpenAIConfig(Section):
     concurrency: Annotated[int | None, named(may_change=True)] = Field(
         None,
         ge=1,
-        description="requests in flight, over all dialogues of a process; null: as many as a step has dialogues "
-        f"(train.games_per_step × train.group_size), but at least {LEAST_CONCURRENCY} and at most {MOST_CONCURRENCY}",
+        description="requests in flight per process; null: the dialogues of a step (train.games_per_step × train.group_size), "
+        f"but at least {LEAST_CONCURRENCY} and at most {MOST_CONCURRENCY}",
     )
     requests_per_minute: Annotated[float | None, named(may_change=True)] = Field(None, gt=0)
     """your account's rate limit; calls wait to stay below it; null: none"""
     tokens_per_minute: Annotated[float | None, named(may_change=True)] = Field(None, gt=0)
-    """the same for tokens, input and output together"""
+    """rate limit of tokens, input and output together; null: none"""
     request_seconds: Annotated[float, named(may_change=True)] = Field(60.0, gt=0)
     """wall time of one request"""
     turn_seconds: Annotated[float, named(may_change=True)] = Field(300.0, gt=0)

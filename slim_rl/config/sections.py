@@ -36,14 +36,14 @@ class PartnerConfig(Section):
     """The player that the policy plays with."""
 
     kind: str = "shy"
-    """a scripted partner of the game (shy, forthcoming, mute, erring, rephrased, yoked), openai, self
-    (self-play: both seats are the policy), or the dotted path of a partner of your own"""
+    """scripted partner of the game (shy, forthcoming, mute, erring, rephrased, yoked), openai, self (self-play), or the
+    dotted path of a custom partner"""
     accept_fraction: float = Field(0.75, ge=0, le=1)
     """the partner accepts a plan that is worth at least this share of its own best plan"""
     explain_rejections: bool = False
-    """whether a rejection names the assignments that the partner doubts, which reveals what was not asked"""
+    """name doubtful pairs in a rejection, which reveals information that was not asked for"""
     args: dict[str, Any] = Field(default_factory=dict)
-    """further keyword arguments of the partner's constructor, scripted or your own"""
+    """further keyword arguments of the partner's constructor"""
     replay: Path | None = None
     """dialogue log of kind yoked (matching game): its partner's scores are told at the same turns, whatever the policy says"""
     openai: OpenAIConfig = OpenAIConfig()
@@ -109,11 +109,11 @@ class PolicyConfig(Section):
     temperature: Annotated[float, named("--rollout-temperature", "temperature", f"{ROLLOUT}.temperature")] = Field(
         1.0, gt=0
     )
-    """of sampling, in training and evaluation"""
+    """sampling temperature in training and evaluation"""
     top_p: Annotated[float, named("--rollout-top-p", "top_p", f"{ROLLOUT}.top_p")] = Field(1.0, gt=0, le=1)
-    """of sampling; below 1 slime must replay the truncation, and TRL's gradient ignores it"""
+    """nucleus sampling; below 1 slime must replay the truncation, and TRL's gradient ignores it"""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """of the weights (TRL); a processor without bfloat16 instructions computes in float32, and a line says so"""
+    """type of the weights (TRL); a processor without bfloat16 instructions computes in float32, with a note"""
     openai: ChatPolicyConfig = ChatPolicyConfig()
 
 
@@ -257,8 +257,8 @@ class TrainConfig(Section):
     """reward and advantages of a step's dialogues; game: the game's reward; price: minus a cost per question; agreed, shuffled: controls;
     turn_credit, expected_credit: advantages of single turns; or the dotted path of a class (`slim_rl.dialogue.training_reward`)"""
     reward_args: Annotated[dict[str, Any], named(note="in every backend")] = Field(default_factory=dict)
-    """arguments of the training reward: price (a number, or a list of which each game has one, which the policy reads), zeros (shuffled), decay (credit
-    by the turn)"""
+    """arguments of the training reward; price: question cost, a number, or a list of which each game has one, in the policy's
+    prompt; zeros: of shuffled; decay: of per-turn credit"""
     exploring_starts: Annotated[
         float, named(note="the same function in every backend; slime needs policy.temperature 1 for it")
     ] = Field(0.0, ge=0, le=1)
@@ -275,7 +275,7 @@ class TrainConfig(Section):
             "slime has no constant",
         ),
     ] = None
-    """what the sum over tokens is divided by; sequence: each dialogue's own length; token: all dialogues' tokens;
+    """divisor of the sum over tokens; sequence: each dialogue's own length; token: all dialogues' tokens;
     constant: the same number for every dialogue (Dr. GRPO); null: the trainer's default, token for TRL and verl,
     sequence for slime"""
     frozen: Annotated[bool, named(note="the learning rate is 0, in every backend")] = False
@@ -325,7 +325,7 @@ class TrainConfig(Section):
             {"trainer.logger": lambda names: ["console", *names]},
         ),
     ] = ()
-    """trackers, in addition to the run's own files; slime has the first two, and turns wandb on if WANDB_API_KEY is set"""
+    """trackers, in addition to the run's files; slime has the first two, and uses wandb if WANDB_API_KEY is set"""
     gradient_checkpointing: Annotated[
         bool,
         named(

@@ -26,11 +26,11 @@ class MatchingSettings(Section):
     p_observed: float = Field(0.4, gt=0, le=1)
     """chance that a player sees a cell, independently of the others"""
     p_observed_2: float | None = Field(None, gt=0, le=1)
-    """the same chance for the player in seat 1; null: p_observed"""
+    """chance that the player in seat 1 sees a cell; null: p_observed"""
     scales: bool = True
     """each player is shown int(score * U(1,10)), and does not know the other's factor"""
     hardness: float = Field(1.25, ge=0)
-    """keep a game only if the best plan by both tables is worth more than this many times either player's own best plan; 0: keep all"""
+    """minimum ratio of the best joint plan to either player's best plan alone, for a game to be kept; 0: all are kept"""
     max_turns: int = Field(20, ge=1)
     """valid actions of both players together; after that the game ends with reward 0"""
     max_errors: int = Field(3, ge=1)
@@ -39,21 +39,21 @@ class MatchingSettings(Section):
     """plans that each player may propose; if the last is rejected the game ends, reward 0; null: any number, as in
     DialOp, where trying plans one by one can replace asking"""
     reviewers: tuple[str, ...] | None = None
-    """names of your own; null: the first n of DialOp's"""
+    """custom names; null: the first n of DialOp's"""
     papers: tuple[str, ...] | None = None
-    """titles of your own; the short title is the part before the colon; null: DialOp's"""
+    """custom titles; the short title is the part before the colon; null: DialOp's"""
     planner: Literal["player", "solver"] = "player"
-    """who computes a plan; solver: `[propose]` alone proposes the best plan given what the player sees and was told,
-    so that the player only decides what to ask and when to stop; a plan that it writes out is used as written"""
+    """author of plans; player: the player writes them; solver: `[propose]` alone proposes the best plan by what the player
+    knows, and a plan that it writes out is used as written"""
     show_known: bool | Literal["plan"] = False
-    """before each of its turns a player reads its table again, with the scores that it was told, and "-" where it asked
-    but was told none; plan: "*" also marks the best plan by that table"""
+    """show a player its table before each of its turns, with the scores that it received and "-" for no answer; plan: "*"
+    also marks the best plan by that table"""
     rules: Literal["full", "short", "none"] = "full"
-    """what the policy reads of the rules; short: the aim and the actions, about 40 tokens; none: for a model that was
-    taught them by demonstrations"""
+    """rules in the policy's prompt; full: all; short: aim and actions, about 40 tokens; none: for a model that knows them by
+    demonstrations"""
     open_book: bool = False
-    """players also read the other's scores, so that there is nothing to ask (control); scripted
-    partners and the measures of questions still follow the original deal"""
+    """players also see the other's scores, so there is nothing to ask (control); partners and measures still follow the
+    original masks"""
 
     @model_validator(mode="after")
     def _names_enough(self) -> MatchingSettings:
@@ -80,15 +80,14 @@ class PlayerSettings(Section):
     """Settings of the matching game's scripted player, which plays the demonstrations."""
 
     kinds: dict[Literal["pair", "open", "tell"], NonNegativeFloat] = Field(dict(KINDS), min_length=1)
-    """what a message is; pair: a question about a pair that is not seen; open: about more; tell: it tells a score"""
+    """kinds of message; pair: a question about a pair that is not seen; open: about more; tell: states a score"""
     ask_about_plan_share: float = Field(0.0, ge=0, le=1)
     """share of its games in which its questions are about pairs of its best plan so far"""
     cost_aware_share: float = Field(0.0, ge=0, le=1)
-    """share of its games in which it asks only while the best question promises more than the price that it is told
+    """share of its games in which it asks only while the best question is worth more than the question cost in its prompt
     (a list in `train.reward_args.price`)"""
     thinks: Literal["plan", "turn"] = "plan"
-    """when it writes its table, with the scores that it was told, as a thought; plan: before a plan that it computes itself; turn: before every
-    turn"""
+    """turns before which it writes its table as a thought; plan: before a plan that it computes; turn: before every turn"""
 
     @model_validator(mode="after")
     def _some_kind_is_said(self) -> PlayerSettings:
