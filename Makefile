@@ -29,7 +29,7 @@ run: $(VENV)/local
 	$(BIN)/slim-rl analyze --log-dir logs/matching_local --output-dir plots
 	@echo "Open plots/report.html in a browser; figures are in plots/. For slim-rl itself: . $(BIN)/activate"
 
-## the same by slime, Megatron-LM, Ray and SGLang on a CPU (docs/explanation/what-has-been-verified.md)
+## the same by slime, Megatron-LM and SGLang on a CPU: docs/tutorials/first-slime-run.md
 run-slime: $(SLIME)/installed
 	PYTHONPATH=tools $(SLIME)/bin/python -m slime_cpu configs/matching_local.yaml --set name=matching_slime --set policy.top_p=1 \
 	    --set train.steps=$(or $(STEPS),50) --set train.save_every=10
