@@ -23,7 +23,7 @@ def has_wandb_login() -> bool:
 
 
 def check_trackers(config: Config) -> None:
-    """Raises ConfigError for a tracker that is not installed where TRL trains, or that has no login."""
+    """Raises ConfigError if a tracker is not installed for TRL, or has no login."""
     names = config.train.report_to
     if config.train.backend == "trl" and (missing := [name for name in names if find_spec(name) is None]):
         raise ConfigError(

@@ -198,7 +198,7 @@ class Config(Section):
 
     @property
     def opposite(self) -> str:
-        """Who sits opposite the policy, by name."""
+        """Name of the player opposite the policy."""
         return NOBODY if environment_class(self.environment).seats == 1 else self.partner.kind
 
     @property
@@ -207,7 +207,7 @@ class Config(Section):
 
     @property
     def seats_trained(self) -> int:
-        """Dialogues of a game that are trained on: one a seat of the policy's."""
+        """Dialogues per game that are trained on: one per seat of the policy's."""
         return 2 if self.selfplay else 1
 
     @property
@@ -230,11 +230,11 @@ class Config(Section):
         return self.changed(data=self.data.absolute(), partner=self.partner.absolute())
 
     def write(self, path: Path, *, passwords: bool = True, **others: Any) -> None:
-        """Writes the whole configuration as a file that `load_config` reads back, whole or not at all.
+        """Writes the complete configuration atomically, as a file that `load_config` reads back.
 
         Args:
-            passwords: with those of its URLs, which a run needs and a record does not.
-            others: sections of other programs, to stand beside it.
+            passwords: True to write those of its URLs, which a run needs and a record does not.
+            others: sections of other programs, for the same file.
         """
         data = {**others, ROOT_KEY: self.model_dump(mode="json")}
         # In ASCII: PyYAML folds some Unicode line ends that it writes unescaped.
@@ -273,7 +273,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
 def parse_config(data: Any, overrides: Sequence[str] = (), source: str = "the config") -> Config:
     """Validates a mapping, with or without its `slim_rl` key. Raises ConfigError, as `load_config` does.
 
-    For the slime backend other keys may stand beside `slim_rl`: those of slime's plug-ins, which are left to slime.
+    For the slime backend other keys may be next to `slim_rl`: those of slime's plug-ins.
     """
     others: list[str] = []
     if isinstance(data, Mapping) and ROOT_KEY in data:

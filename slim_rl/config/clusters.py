@@ -35,7 +35,7 @@ class SlimeConfig(Section):
 
     @property
     def steps_under_way(self) -> int:
-        """ASYNC=full: steps' worth of groups that are being played. With one step to spare, a slow game may be overtaken by others."""
+        """Steps' worth of groups in flight (ASYNC=full). One step less than the bound lets others overtake a slow game."""
         return max(2, self.max_staleness - 1)
 
 

@@ -14,7 +14,7 @@ from slim_rl.config.section import Section
 
 
 class Price(Section):
-    """What a model costs, in US dollars per million tokens."""
+    """Price of a model, in US dollars per million tokens."""
 
     input: float = Field(0.0, ge=0)
     """prompt tokens that were not cached"""

@@ -1,6 +1,6 @@
-"""What is known here of hosted chat models, from public pages as they stood at `AS_OF`, and what to try when one is gone.
+"""Prices and retirement dates of hosted chat models, from public pages as of `AS_OF`, with replacements.
 
-nothing here is verified: the provider's own page and the bill decide, and `partner.openai.prices` takes the table's place
+Nothing here is verified: the provider's own page and the bill decide, and `partner.openai.prices` overrides the table.
 """
 
 from __future__ import annotations
@@ -37,6 +37,6 @@ SUCCESSORS = {
 
 
 def entry_of(model: str, names: Iterable[str]) -> str | None:
-    """The name that stands for `model`: its own, or its own without the date of a snapshot. The longest of several; None: none."""
+    """Returns the table's name for `model`: the longest one that is its name, with or without a snapshot's date; or None."""
     fits = [name for name in names if re.fullmatch(rf"{re.escape(name)}(-[0-9]{{4}}[0-9-]*)?", model)]
     return max(fits, key=len, default=None)

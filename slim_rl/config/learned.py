@@ -1,4 +1,4 @@
-"""Keys of a config that decide what is played and learned: the settings that a dialogue log keeps of its run.
+"""Keys of a config that decide what is played and learned, which a dialogue log stores with its run.
 
 Two runs are seeds of one arm only if these are equal except `seed` (`analysis.arms`).
 """
@@ -59,6 +59,6 @@ def _shapes(key: str) -> bool:
 
 
 def _short(path: str) -> str:
-    """A path below the working folder relative to it: on a cluster the same file is named by its absolute path."""
+    """Returns a path below the working folder relative to it. A cluster names the same file by its absolute path."""
     here = Path.cwd()
     return os.path.relpath(path, here) if Path(path).is_absolute() and Path(path).is_relative_to(here) else path

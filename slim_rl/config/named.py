@@ -1,6 +1,6 @@
-"""Facts about a key of the config that stand at its field: what each trainer calls it, and whether a run may change it on resume.
+"""Metadata of a config field: its trainers' names, and whether a run may change it on resume.
 
-Each name comes with the converter that makes the trainer's value of the config's. A key without a trainer's name is used by slim_rl's
+Each name comes with the converter from the config's value to the trainer's. A key without a trainer's name is used by slim_rl's
 dialogue loop, or combined with others by the trainer's launcher; its note says which.
 """
 
@@ -46,7 +46,7 @@ def named(
     note: str = "",
     may_change: bool = False,
 ) -> Key:
-    """Makes a field's facts of its trainers' names: words, if they take its value as it is, or each with its converter."""
+    """Returns a field's metadata. Names are words if the trainer takes the value as it is; otherwise each has a converter."""
     return Key("", _converted(slime), _converted(trl), _converted(verl), note, may_change)
 
 

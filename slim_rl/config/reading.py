@@ -33,14 +33,16 @@ def _size(node: yaml.Node, known: dict[int, int]) -> int:
 
 
 class _Loader(yaml.SafeLoader):
-    """Loader of YAML 1.2's plain values: no, on, 2026-11-25 and 0123 are strings, which a key of another type takes all the same. It refuses
-    a key that stands twice in a mapping: YAML's own takes the last, and the settings below the first are lost.
+    """Loader of YAML 1.2's plain values, which refuses a repeated key.
+
+    no, on, 2026-11-25 and 0123 are strings, which a key of another type accepts. Of a repeated key YAML's own loader takes the last, and the
+    settings below the first are lost.
     """
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  (PyYAML's own way to have none of the base's)
 
     def get_single_node(self) -> yaml.Node | None:
-        """Refuses a document whose aliases stand for more values than any config has: each could be a page of an error."""
+        """Returns the document. Refuses one whose aliases stand for more values than any config has: each could fill an error message."""
         node = super().get_single_node()
         if node is not None and _size(node, {}) > MOST_VALUES:
             raise yaml.YAMLError(f"its aliases (*name) stand for more than {MOST_VALUES:,} values")
@@ -83,7 +85,7 @@ def load_section(path: str | Path, section: type[S], hint: str = PATH) -> S:
 
 
 def read_yaml(path: str | Path, hint: str = PATH) -> Any:
-    """What a YAML file holds. Raises ConfigError if it cannot be read; where there is no such file, `hint` says what to do."""
+    """Returns the content of a YAML file. Raises ConfigError if it cannot be read; `hint` says what to do if it is missing."""
     path = Path(path)
     try:
         return _Loader(path.read_text(encoding="utf-8-sig")).get_single_data()
@@ -100,12 +102,15 @@ def read_yaml(path: str | Path, hint: str = PATH) -> Any:
 def overridden(
     data: Mapping[str, Any], overrides: Sequence[str], sections: Collection[str] = (), texts: Mapping[str, bool] = {}
 ) -> dict[str, Any]:
-    """A copy with overrides such as ``partner.kind=mute``. Raises ConfigError for one that is none; RecursionError for data that holds
-    itself.
+    """Returns a copy with overrides such as ``partner.kind=mute``.
 
     Args:
-        sections: of these a mapping changes the keys that it names, and an empty one empties them; any other value is replaced.
-        texts: keys whose value is text, as it is written, whatever YAML makes of it; True where null is a value too.
+        sections: names of sections. A mapping changes the keys that it names, and an empty one empties them; any other value is replaced.
+        texts: key -> whether null is a value too, for keys whose value is text as it is written, whatever YAML makes of it.
+
+    Raises:
+        ConfigError: an override is malformed.
+        RecursionError: the data contains itself.
     """
     tree = _copy(data)
     for override in overrides:

@@ -1,4 +1,4 @@
-"""What every part of a config is."""
+"""Base class of every section of a config."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _one_for_a_list(cls, data: Any) -> Any:
-        """One value stands for a list of it, where a key takes a list and not that value."""
+        """Turns one value into a list if the key takes a list and not that value."""
         if not isinstance(data, Mapping):
             return data
         return {
@@ -57,8 +57,9 @@ class Section(BaseModel):
         }
 
     def changed(self, **values: Any) -> Self:
-        """Returns a copy with other values, which are checked when a run starts; for a section within it, a mapping of those of its keys
-        that change. Raises ConfigError for a key that is none.
+        """Returns a copy with other values, which are checked when a run starts.
+
+        For a nested section, the value is a mapping of its keys that change. Raises ConfigError for an unknown key.
         """
         new = {}
         for name, value in values.items():
@@ -93,14 +94,14 @@ def current_keys(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def meant(name: str, known: Sequence[str], prefix: str = "") -> str:
-    """Returns how to correct a key that is none: today's name, one that is spelt nearly so, or to remove it."""
+    """Returns how to correct an unknown key: its current name, a similar one, or to remove it."""
     if former := FORMER.get(name.rpartition(".")[2]):
         return f"today's name is {former}"
     return f"did you mean '{prefix}{near}'?" if (near := nearest(name, known)) else "remove it or correct its spelling"
 
 
 def _lists(section: type[BaseModel], name: str, value: str | float) -> bool:
-    """Returns True if the key takes a list, and `value` by itself is none of its values."""
+    """Returns True if the key takes a list, and `value` alone is not a valid value."""
     kind = section.model_fields[name].annotation
     kinds = (kind,) if get_origin(kind) in (list, tuple) else get_args(kind)
     others = [each for each in kinds if get_origin(each) not in (list, tuple) and each is not type(None)]

@@ -1,4 +1,4 @@
-"""What is wrong with a config, in one sentence: where, what, and what was probably meant."""
+"""Error messages for invalid configs, in one sentence: where, what, and what was probably meant."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def checked(model: type[BaseModel], value: Any, section: str) -> BaseModel:
 
 
 def sentence_of(error: ValidationError, model: type[BaseModel], section: str = "") -> str:
-    """What is wrong, in one sentence. `section`: where `model` stands in the config."""
+    """Returns one sentence on a validation error. `section`: dotted name of `model` in the config."""
     prefix = f"{section}." if section else ""
     parts = []
     for item in _as_meant(error.errors()):
@@ -62,8 +62,10 @@ _OF_ANOTHER_TYPE = ("_type", "_parsing", "literal_error")
 
 
 def _as_meant(errors: Iterable[Any]) -> Iterator[Any]:
-    """The errors, of which a value that may be of several types has one for each: only what is wrong with it as the type that it is of, or,
-    where it is of none, all in one."""
+    """Yields one error per value, although a value of several possible types has one error for each type.
+
+    If the value is of one of the types, its error is the one for that type; otherwise all errors become one.
+    """
     by_key: dict[tuple[Any, ...], list[Any]] = {}
     for item in errors:
         at = next((at for at, part in enumerate(item["loc"]) if isinstance(part, str) and _TYPE.fullmatch(part)), None)
@@ -90,7 +92,7 @@ def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 
 def texts_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, bool]]:
-    """The dotted names of the keys whose value is a string or a path, each with whether it may be null too."""
+    """Yields the dotted names of keys whose value is a string or a path, each with whether it may be null."""
     for name, info in model.model_fields.items():
         kinds = typing.get_args(info.annotation) or (info.annotation,)
         if set(kinds) <= {str, Path, type(None)}:
@@ -101,7 +103,7 @@ def texts_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, bo
 
 
 def _nearest_key(name: str, known: Sequence[str]) -> str:
-    """The key that was meant: one beside it whose name is nearly the same, or one of nearly that name elsewhere; else nothing."""
+    """Returns the key that was probably meant: a similar one in the same section, or one elsewhere; else nothing."""
     section, _, last = name.rpartition(".")
     names = {key: key.rpartition(".")[2] for key in known}
     beside = [key for key in known if key.rpartition(".")[0] == section]

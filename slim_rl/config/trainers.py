@@ -32,9 +32,10 @@ def lookup(config: Config, name: str) -> Any:
 
 
 def values(config: Config, trainer: Trainer) -> dict[str, Any]:
-    """The trainer's names and values of all keys of the table. What a config leaves open a launcher settles before, by `Config.changed`:
-    what it set beside the table could contradict it. In a short run warm-up and decay are shortened too, and a frozen policy
-    learns at the rate 0.
+    """Returns the trainer's names and values of all keys.
+
+    A launcher settles what a config leaves open before, by `Config.changed`: otherwise it could contradict this table. In a short run warm-up
+    and decay are shortened too, and a frozen policy has the learning rate 0.
     """
     rise, fall = config.train.slopes
     rate = 0.0 if config.train.frozen else config.train.learning_rate
@@ -44,7 +45,7 @@ def values(config: Config, trainer: Trainer) -> dict[str, Any]:
 
 
 def disjoint(*parts: Mapping[str, Any]) -> dict[str, Any]:
-    """All parts of a trainer's settings as one. Raises ValueError if two of them set the same name: one would lose without a word."""
+    """Returns the union of a trainer's settings. Raises ValueError if two parts set the same name: one would be lost silently."""
     merged: dict[str, Any] = {}
     for part in parts:
         if twice := sorted(merged.keys() & part.keys()):
@@ -56,7 +57,7 @@ def disjoint(*parts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shortened(config: Config) -> str:
-    """A sentence on the warm-up and decay of a run that is too short for them; empty if it is not."""
+    """Returns a sentence on the shortened warm-up and decay of a short run; empty if nothing was shortened."""
     train = config.train
     if (train.warmup_steps, train.lr_decay_steps) == train.slopes:
         return ""

@@ -1,8 +1,14 @@
 """The slime hook: dialogues as slime's samples. `slim_rl.rollout` names its functions for slime's command line.
 
-setup    what all dialogues of a process share: config, tokenizer boundaries, partner
-policy   the policy over slime's own HTTP client, filling slime's `Sample`
-hook     `generate`: one dialogue, one sample (under self-play two)
-rewards  baselines and the group filter, blind to failed games
-metrics  the dialogue log and what W&B and TensorBoard are told
+setup         shared by all dialogues of a process: config, tokenizer boundaries, partner
+policy        the policy over slime's HTTP client
+hook          `generate`: one dialogue, one sample (two under self-play)
+rewards       baselines and the group filter, without failed games
+metrics       dialogue log and metrics for trackers
+fully_async   rollouts that do not wait for their slowest game
+
+launch        `slim-rl train` with slime, by scripts/run_matching.sh
+flags         slime's flags that depend on the config
+checkouts     slime's and Megatron-LM's folders, and the job's environment
+driver        slime's training script with checks around it, in the job
 """

@@ -44,7 +44,7 @@ class Checkouts:
 
 
 def find_checkouts(environment: Mapping[str, str] = os.environ) -> Checkouts:
-    """Finds slime by SLIME_DIR or its package, and Megatron-LM by MEGATRON_DIR, beside slime, or by its package.
+    """Finds slime by SLIME_DIR or its package; Megatron-LM by MEGATRON_DIR, next to slime, or by its package.
 
     Raises:
         ConfigError: a variable names another folder.

@@ -40,7 +40,7 @@ def check_hooks(config: Config) -> Iterator[Check]:
 
 
 def check_router(config: Config) -> Iterator[Check]:
-    """Checks that the router keeps a dialogue on one engine. Its module's version tells slime's build, its wheel's does not."""
+    """Checks that the router keeps a dialogue on one engine. Its module's version shows slime's build, its wheel's does not."""
     if installed_version("sglang_router"):
         policy = router_policy()
         fix = "Take the router of slime's container (docs/how-to/slime-launch.md), or set ROUTER_POLICY: an engine caches a dialogue's prefix."

@@ -87,7 +87,7 @@ class TrainingScript:
         self._watch()
 
     def run(self) -> int:
-        """Trains to the end. Returns the exit code: 1 if the run was stopped, is running elsewhere, or a flag is unknown."""
+        """Trains to the end. Returns 0, or 1 if the run was stopped or refused."""
         with flags_noted() as known:
             args = self.module.parse_args()
         if unknown := unknown_flags(sys.argv[1:], known):

@@ -1,7 +1,7 @@
-"""A checkpoint of slime's: Megatron's distributed format, converted by slime's own tool; or a Hugging Face folder that slime wrote
-beside it (``--save-hf 'SAVE_DIR/hf/{rollout_id}'``), which is taken as it is.
+"""Export of slime's checkpoints: Megatron's distributed format, converted by slime's own tool.
 
-slime numbers rollouts from 0: ``iter_0000049`` has had 50 updates.
+A Hugging Face folder that slime wrote (``--save-hf 'SAVE_DIR/hf/{rollout_id}'``) is copied instead. slime numbers rollouts from 0:
+``iter_0000049`` has had 50 updates.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ def checkpoints(run: Path) -> dict[int, Path]:
 
 
 def _has_weights(folder: Path) -> bool:
-    """slime writes a model's config first, then its files one by one, and the index last; a model in one file may have none."""
+    """Returns True if slime has written the model completely.
+
+    slime writes the config first, then the weights, and the index last; a model in one file may have no index.
+    """
     last = ("model.safetensors.index.json", "model.safetensors")
     return (folder / "config.json").exists() and any((folder / name).exists() for name in last)
 

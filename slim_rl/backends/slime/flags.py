@@ -43,7 +43,7 @@ def settled(config: Config) -> Config:
 
 
 def flags_of(config: Config, folder: Path, given: Flags) -> dict[str, Any]:
-    """Returns flag -> value: False or None omits the flag, True gives it without a value, a list gives several values.
+    """Returns flag -> value: False or None omits a flag, True gives it without a value.
 
     Args:
         config: settled config.
@@ -51,7 +51,7 @@ def flags_of(config: Config, folder: Path, given: Flags) -> dict[str, Any]:
         given: flags that the script and the user give.
 
     Raises:
-        ConfigError: the flags together describe a batch or a warm-up that Megatron refuses.
+        ConfigError: Megatron or slime would refuse the batch of all flags together.
         ValueError: a field of the config and `_of_run` set the same flag.
     """
     flags = disjoint(_of_run(config, folder, given), values(config, "slime"))
@@ -92,7 +92,7 @@ def _of_run(config: Config, folder: Path, given: Flags) -> dict[str, Any]:
 
 
 def router_policy() -> str:
-    """Returns the policy that keeps a dialogue, and so its cached prefix, on one engine; empty if the router has none.
+    """Returns the router's policy that keeps a dialogue, and so its cached prefix, on one engine; empty if there is none.
 
     Only the router in slime's image has it. ROUTER_POLICY overrides the choice.
     """
@@ -142,7 +142,7 @@ def whole(name: str, text: str) -> int:
 
 
 def number(flags: Flags, *names: str) -> int:
-    """Returns the product of these flags' numbers; an absent flag counts as 1. Raises ConfigError for a value that is not a number."""
+    """Returns the product of these flags' numbers; an absent flag counts as 1. Raises ConfigError unless they are numbers."""
     return math.prod(whole(name, (flags.get(name) or ["1"])[0]) for name in names)
 
 

@@ -1,13 +1,15 @@
-"""Rollouts that never wait for their slowest game (ASYNC=full): games go on while the model trains, over as many steps as they need.
+"""Rollouts that never wait for their slowest game (ASYNC=full): games continue while the model trains.
 
-    a game is trained on at most `slime.max_staleness` training steps after it was started: not one more, however long it takes
-    a fixed number of steps' worth of groups (two, or one less than that bound) is being played or waits to be trained on
+Invariants:
 
-Each step starts a step's worth of new groups, and gives out those that ended, the oldest first; it waits for older ones only where
-they would otherwise become too old. slime's own fully asynchronous rollout has one number for the groups being played and for the
-samples that its semaphore lets in, so that with groups of 8 seven dialogues of eight wait in line; it bounds no age, applies no
-group filter and cannot evaluate. This one is made of slime's own parts: its event loop, which outlives a call; its data source,
-`generate_and_rm_group`, group filter, and evaluation.
+    A game is trained on at most `slime.max_staleness` training steps after it started, however long it takes.
+    A fixed number of steps' worth of groups (two, or one less than that bound) is in flight or waits to be trained on.
+
+Each step starts one step's worth of new groups and returns finished ones, the oldest first. It waits for older ones only if they
+would otherwise become too old. slime's own fully asynchronous rollout has one number for the groups in flight and for the samples that
+its semaphore admits, so that with groups of 8 seven of eight dialogues wait. It bounds no age, applies no group filter and cannot
+evaluate. This module is made of slime's parts: its event loop, which outlives a call; its data source, `generate_and_rm_group`, group
+filter, and evaluation.
 """
 
 from __future__ import annotations
@@ -87,8 +89,9 @@ class Flow:
         return [(group.task.result(), step - group.step + 1) for group in given]
 
     def _can_wait(self, step: int, left: Sequence[_UnderWay]) -> bool:
-        """Whether none of the groups left over becomes too old if the steps after `step` take them in the order they started. Once
-        all have ended that is so: no more than `ahead` steps' worth are ever in flight.
+        """Returns True if no remaining group becomes too old when later steps take them in the order they started.
+
+        Once all have ended that holds: no more than `ahead` steps' worth are ever in flight.
         """
         return all(step + 1 + place // self.batch - group.step < self.max_staleness for place, group in enumerate(left))
 
@@ -120,7 +123,7 @@ class Flow:
 
 
 def generate_fully_async(args: Namespace, rollout_id: int, data_source: Any, evaluation: bool = False) -> Any:
-    """slime's ``--rollout-function-path``. An evaluation is slime's own, played beside the games being played.
+    """Returns a rollout, as slime's ``--rollout-function-path``. slime itself plays an evaluation, during the games in flight.
 
     Raises:
         SlimError: a game cannot be played as configured, or too many failed.
@@ -148,7 +151,7 @@ async def _rollout(args: Namespace, rollout_id: int, data_source: Any) -> Rollou
 
 
 def call_off() -> None:
-    """Ends the games in flight, so that a run that is stopped pays for nothing more while it is saved. For slime's other threads."""
+    """Cancels all games in flight, so that no further partner calls are billed while a stopped run is saved. Thread-safe."""
     if _flow is not None:
         _, loop, flow = _flow
         loop.call_soon_threadsafe(flow.cancel)
@@ -172,7 +175,7 @@ def _flow_of(args: Namespace, rollout_id: int, data_source: Any) -> Flow:
 
 
 def _dropper(args: Namespace, data_source: Any, dropped: MetricGatherer) -> Drop:
-    """slime's group filter. A group that slime called off goes back to the data source instead."""
+    """Returns slime's group filter. A group that slime aborted goes back to the data source."""
     path = getattr(args, "dynamic_sampling_filter_path", None)
     judge = load_function(path) if path else None
 

@@ -6,8 +6,8 @@ Invariants:
     A failed game is FAILED, removed, rewarded 0.0 so that slime computes no reward for it, and one masked token long.
     A game that slime aborts or cancels leaves its sample as it came; only an aborted one is returned, as ABORTED.
 
-The dialogue is the record. Its sample is written from it when it ends, turn by turn, by slime's own `append_response_tokens`. A game during
-which the weights change goes on: each logprob is that of the weights that sampled its token.
+The dialogue is the record. Its sample is written from it when it ends, turn by turn, by slime's own `append_response_tokens`. If the
+weights change during a game, it continues: each logprob is that of the weights that sampled its token.
 
 `generate` raises for a configuration or data row that cannot be used, and never for a game. slime from v0.3.2 on aborts by cancelling if
 `abort_mode` asks for it; older ones set a flag, which `setup.Interruptible` reads.
@@ -94,7 +94,7 @@ def _interruptible(partner: Partner | None, state: Any) -> Partner | None:
 
 
 def _row(sample: Sample) -> GameRow:
-    """The game that slime's data source gave out with a sample. Raises DataError if there is none."""
+    """Returns the game that slime's data source gave with a sample. Raises DataError if there is no game."""
     metadata = sample.metadata or {}
     if "game_state" not in metadata:
         raise DataError(
@@ -112,7 +112,7 @@ def _reset(sample: Sample) -> None:
 
 
 def _seats(sample: Sample, ids: list[str]) -> dict[str, Sample]:
-    """One sample a dialogue. Those of one game share a rollout id, as slime wants it, until `normalize_rewards` takes it off."""
+    """Returns one sample per dialogue. Those of one game share a rollout id until `normalize_rewards` removes it, as slime requires."""
     if len(ids) == 1:
         return {ids[0]: sample}
     sample.rollout_id = sample.index
@@ -150,7 +150,7 @@ def _finish(
 
 
 def _write_tokens(args: Namespace, sample: Sample, dialogue: Dialogue, metas: Sequence[Mapping[str, Any]]) -> None:
-    """Appends the response turn by turn: what the policy read, masked, then what it sampled. Raises ValueError if slime refuses a turn."""
+    """Appends the response turn by turn: the policy's input, masked, then its samples. Raises ValueError if slime refuses a turn."""
     sample.tokens, written = list(dialogue.prompt_ids), 0
     spans = [turn.span for turn in dialogue.turns if turn.span is not None]
     for (start, end), meta in zip(spans, metas, strict=True):
@@ -171,8 +171,9 @@ def _blank(args: Namespace, process: RolloutContext, sample: Sample, dialogue: D
 
 
 def _pad(args: Namespace, process: RolloutContext, sample: Sample, dialogue: Dialogue) -> None:
-    """One masked token after the prompt: slime's trainer can neither batch a sample without a response, nor one without
-    what its neighbours have.
+    """Appends one masked token to the prompt.
+
+    slime's trainer can batch neither a sample without a response nor one without the fields of its neighbours.
     """
     end = [process.chat.end_id]
     sample.tokens = list(dialogue.prompt_ids) or end

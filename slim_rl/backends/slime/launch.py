@@ -195,7 +195,7 @@ def _check_given(config: Config, given: Flags) -> None:
 
 
 def _plugins(path: Path) -> dict[str, Any]:
-    """Returns the keys of slime's other plug-ins, which stand beside `slim_rl` in the config's file."""
+    """Returns the keys of slime's other plug-ins, which are next to `slim_rl` in the config's file."""
     data = read_yaml(bundled.config_file(path))
     return {key: value for key, value in data.items() if key != ROOT_KEY} if ROOT_KEY in (data or {}) else {}
 
@@ -223,7 +223,7 @@ def _model(config: Config, dry_run: bool) -> tuple[Path, str]:
 
 
 def _of_folder(config: Config, model: Path, folder: Path) -> Config:
-    """Returns the config that the job reads: absolute paths, the log in the run's folder, the name that of the folder.
+    """Returns the config that the job reads: absolute paths, the log in the run's folder, the folder's name.
 
     Raises:
         ConfigError: the folder's name cannot be a run's name.

@@ -1,7 +1,7 @@
-"""The dialogue log, one JSONL line a dialogue with its training step, and the metrics of each rollout.
+"""Dialogue log, one JSON line per dialogue with its training step, and metrics of each rollout.
 
-slime calls these in one process with all samples of a rollout: so the log has one writer. Both return False, so slime's
-own logging is unchanged.
+slime calls these functions in one process with all samples of a rollout, so the log has one writer. Both return False, so slime's own
+logging is unchanged.
 """
 
 from __future__ import annotations
@@ -108,8 +108,9 @@ def _paid(dialogues: Sequence[Dialogue], config: Config) -> dict[str, float]:
 
 
 def _age(samples: Sequence[Sample]) -> dict[str, float]:
-    """How old the dialogues of a fully asynchronous rollout are: `staleness_mean` and `staleness_max`, in training steps, and
-    `mixed_weights`, the share of them during which the weights changed.
+    """Returns the age of dialogues in a fully asynchronous rollout.
+
+    `staleness_mean` and `staleness_max` are in training steps; `mixed_weights` is the share of dialogues during which the weights changed.
     """
     steps = [sample.metadata[STALENESS] for sample in samples if STALENESS in (sample.metadata or {})]
     if not steps:

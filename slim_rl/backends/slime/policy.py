@@ -1,4 +1,4 @@
-"""The policy over slime's engines. It keeps what an engine returns beside a turn's tokens (`metas`), for slime's own sample."""
+"""The policy over slime's engines. It keeps the engine's metadata of each turn (`metas`) for slime's sample."""
 
 from __future__ import annotations
 
@@ -55,8 +55,9 @@ class SlimePolicy:
         return await self._turn(body, read, key)
 
     async def score_forced(self, input_ids: list[int], forced: Sampled, key: str) -> Sampled:
-        """A turn that is put for the policy (`dialogue.interventions`). The engine tells its logprobs, which slime's importance weights
-        are made of: with 0.0 for them next to nothing would be learned from it.
+        """Returns a forced turn (`dialogue.interventions`) with the engine's logprobs.
+
+        slime's importance weights use the logprobs: with 0.0 almost nothing would be learned from the turn.
         """
         return await self._turn(scoring(input_ids, forced.ids), partial(read_scored, forced=forced), key)
 

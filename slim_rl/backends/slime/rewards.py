@@ -1,8 +1,7 @@
-"""What a game is paid (see `dialogue.training_reward`), and what that is compared with. A failed game does not influence it:
+"""Training rewards (`dialogue.training_reward`) and group baselines on slime. Failed games affect neither.
 
-it is in no group's mean or deviation, its advantage is 0, and a group with too few played games is dropped
-
-In self-play each seat's dialogue counts as one in the loss, as under the other trainers.
+A failed game is in no group's mean or deviation, its advantage is 0, and a group with too few played games is dropped. In self-play each
+seat's dialogue counts as one in the loss, as under the other trainers.
 """
 
 from __future__ import annotations
@@ -36,13 +35,15 @@ rollout_failures = Failures()
 
 
 def failed(sample: Sample) -> bool:
-    """Whether the sample's game did not end by the game's own rules or limits."""
+    """Returns True if the sample's game did not end by its own rules or limits."""
     return sample.status in (Sample.Status.FAILED, Sample.Status.ABORTED)
 
 
 def normalize_rewards(args: Namespace, samples: Sequence[Sample]) -> tuple[list[float], list[float]]:
-    """slime's ``--custom-reward-post-process-path``: what the games are paid, and slime's own normalisation of it, over the played
-    games of each group and seat. Where the training reward gives turns their own advantages, the samples carry them from here on.
+    """Returns raw and normalised training rewards, as slime's ``--custom-reward-post-process-path``.
+
+    slime's own normalisation is applied to the played games of each group and seat. If the training reward gives turns their own advantages,
+    the samples carry them from here on.
 
     Returns:
         (raw, normalised) training rewards, in the samples' order. The raw one of a failed game, which slime only averages for its
@@ -82,16 +83,16 @@ def normalize_rewards(args: Namespace, samples: Sequence[Sample]) -> tuple[list[
 
 
 def keep_usable_groups(args: Namespace, samples: Sequence[Any], **_: Any) -> DynamicFilterOutput:
-    """slime's ``--dynamic-sampling-filter-path``: drops a group when too few of its games were played (`slime.min_survivors`)
-    or, by config, when all of those are paid the same. slime counts the drops by reason.
+    """Returns whether slime keeps a group, as its ``--dynamic-sampling-filter-path``.
 
-    A group is dropped only where another is being played to take its place, that is with an ``--over-sampling-batch-size`` above the
-    batch: otherwise slime would draw a whole new batch to replace it and abort, after paying for it, what it does not need. Kept, its failed
-    games are masked and count in no baseline.
+    A group is dropped if too few of its games were played (`slime.min_survivors`) or, by config, if all their rewards are equal. slime
+    counts the drops by reason. It is dropped only if another group in flight can take its place, that is with an
+    ``--over-sampling-batch-size`` above the batch. Otherwise slime would draw a whole new batch and abort what it does not need, after
+    the partner's calls were billed. In a group that is kept, failed games are masked and count in no baseline.
 
     Raises:
-        RunStopped: of the groups so far, a whole rollout's worth, more than `train.stop_failures` failed. Without this, an
-            over-sampling slime could draw games without end while the partner is down. Those still played are called off.
+        RunStopped: more than `train.stop_failures` of a rollout's worth of games failed. Without this, an over-sampling slime could draw
+            games without end while the partner is down. Games in flight are cancelled.
     """
     config, group = config_of(args), [dialogue_of(sample) for sample in flat(samples)]
     for dialogue in group:

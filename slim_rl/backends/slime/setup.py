@@ -1,5 +1,7 @@
-"""What all dialogues of a process share. It is made on first use from ``args.slim_rl``, which slime reads from the YAML file
-given to ``--custom-config-path``, and made again only if that changes.
+"""State shared by all dialogues of a process.
+
+It is made on first use from ``args.slim_rl``, which slime reads from the YAML file of ``--custom-config-path``, and made again only if
+that changes.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class RolloutContext:
     connection: Connection | None
 
     async def post(self, url: str, body: dict[str, Any], headers: dict[str, str] | None) -> Any:
-        """One request, tried once."""
+        """Sends one request, without retries."""
         if self.connection is not None:
             return await self.connection.post(url, body, headers)
         # By itself slime tries 60 times at one second, for any error, and does not notice an abort meanwhile.
@@ -72,8 +74,9 @@ def config_of(args: Namespace) -> Config:
 
 
 def process_of(args: Namespace) -> RolloutContext:
-    """What the running event loop's dialogues share. A partner's connections belong to the loop that opened them, and slime may
-    use two.
+    """Returns the state shared by the dialogues of the running event loop.
+
+    A partner's connections belong to the loop that opened them, and slime may use two loops.
     """
     config = config_of(args)
     loop = asyncio.get_running_loop()
@@ -95,8 +98,9 @@ _processes: WeakKeyDictionary[asyncio.AbstractEventLoop, RolloutContext] = WeakK
 
 @dataclass
 class Interruptible:
-    """A partner whose pending reply is abandoned when slime, by a flag, aborts the rollout. Without it, slime would wait at the end
-    of every over-sampled rollout for the slowest reply still in flight.
+    """Partner whose pending reply is abandoned when slime aborts the rollout by a flag.
+
+    Without it, slime would wait at the end of every over-sampled rollout for the slowest reply in flight.
     """
 
     partner: Partner

@@ -1,10 +1,9 @@
-"""The first ten minutes on a GPU node: train a few steps, stop in the middle, resume, export, evaluate; at the end a table of what was
-measured, in Markdown.
+"""Smoke test of a GPU node: train a few steps, stop, resume, export, evaluate; then a Markdown table of measurements.
 
     python -m slim_rl.backends.slime.smoke FOLDER [slime's flags]        (scripts/smoke_cluster.sh)
 
 Every stage is the command that a user would type, with its output in FOLDER/STAGE.log. A number that nothing reported is "not
-measured"; a stage that fails ends the smoke test, and the table still says how far it came.
+measured". A stage that fails ends the test, and the table shows how far it came.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ _TABLE = (  # (what, slime's name, unit, decimals)
 
 @dataclass
 class Stage:
-    """One command of the test: its name, its seconds, and whether it did what it should."""
+    """Command of the test: its name, duration in seconds, and outcome."""
 
     name: str
     seconds: float = 0.0
@@ -84,7 +83,7 @@ class Smoke:
         return self.folder / "run"
 
     def all(self) -> bool:
-        """Every stage, until one fails. Returns whether none did."""
+        """Runs every stage until one fails. Returns True if none did."""
         if (self.run / LAST_WHOLE).exists():
             raise SlimError(f"{self.run} holds an earlier smoke test; name another folder, or remove this one.")
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -124,7 +123,7 @@ class Smoke:
         return stage
 
     def resume(self) -> Stage:
-        """The same command again: it must go on, and not begin anew."""
+        """Runs the same command again and checks that it resumes instead of starting over."""
         first = last_whole(self.run)
         stage = self.stage("resume", self.launch())
         if stage.done:
@@ -135,7 +134,7 @@ class Smoke:
         return stage
 
     def stage(self, name: str, command: Sequence[str], stop_when: Callable[[], bool] | None = None) -> Stage:
-        """Runs a command with its output in a log. Its stage is done if it ended well, or was stopped as it should."""
+        """Runs a command with its output in a log. The stage is done if it ended well, or was stopped as planned."""
         say(f"{name}: {' '.join(command)}")
         stage, log = Stage(name), self.folder / f"{name}.log"
         environment = with_packages([PACKAGES]) | {"SAVE_DIR": str(self.run)}
@@ -179,7 +178,7 @@ class Smoke:
         return int(found[1]) if found else None
 
     def table(self) -> str:
-        """What was measured, in Markdown."""
+        """Returns the measurements as a Markdown table."""
         gpus = find_gpus()
         machine = f"{len(gpus)} × {gpus[0].name}" if gpus else "no GPU"
         rows = [("machine", machine), ("GPU memory in use, at most", _gib(self.memory))]
@@ -211,8 +210,9 @@ class Smoke:
 
 
 def read_metrics(logs: Sequence[Path]) -> Mapping[str, list[float]]:
-    """The values of slime's metrics in what it printed, in their order. The first step, which compiles and warms up, is left out of
-    those of time where there are others.
+    """Returns metric -> values that slime printed, in order.
+
+    The first step compiles and warms up, so times leave it out if there are others.
     """
     found: dict[str, list[float]] = {}
     for log in logs:

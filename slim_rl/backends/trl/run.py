@@ -1,17 +1,19 @@
-"""One run on one machine, from held-out games before training to held-out games after, resumable at any moment. With `train.eval_every`
-they are played during training too, which changes nothing of it: whatever is sampled is drawn from its own place in the run.
+"""One run on one machine: held-out games, training, held-out games; resumable at any moment.
 
-runs/<name>/config.yaml           what is run
-runs/<name>/checkpoints/          TRL's, marked when whole
-runs/<name>/spend/                what a paid partner's calls have cost, over all starts
-runs/<name>/metrics.jsonl         one line a step
-runs/<name>/tensorboard/          where train.report_to names tensorboard: `tensorboard --logdir runs`
-runs/<name>/model/                the trained model, its tokenizer and its card
-<log.dir>/<name>/train.jsonl      one line a dialogue; train-<rank>.jsonl for torchrun's further processes
-<log.dir>/<name>/eval-<step>.jsonl      and eval-<step>-<rank>.jsonl: each process plays its share of the held-out games
+With `train.eval_every` held-out games are played during training too. That changes nothing in the training, since each sample has its own
+random seed.
 
-Nothing is written there before the model, the games and the partner are known to be usable, and one run at a time writes there
-(see `runs`). Under torchrun rank 0 alone prints and saves.
+    runs/<name>/config.yaml           config of the run
+    runs/<name>/checkpoints/          TRL's, marked when complete
+    runs/<name>/spend/                cost of the partner's calls, over all launches
+    runs/<name>/metrics.jsonl         one line per step
+    runs/<name>/tensorboard/          if train.report_to names tensorboard: `tensorboard --logdir runs`
+    runs/<name>/model/                trained model, its tokenizer and its card
+    <log.dir>/<name>/train.jsonl      one line per dialogue; train-<rank>.jsonl for torchrun's further processes
+    <log.dir>/<name>/eval-<step>.jsonl      and eval-<step>-<rank>.jsonl: each process plays its share of the held-out games
+
+Nothing is written there before model, games and partner are known to be usable, and one run at a time writes there (see `runs`). Under
+torchrun rank 0 alone prints and saves.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""A checkpoint of verl's: the actor's shards, merged by verl's own `verl.model_merger`. LoRA adapters, which the merger leaves
-beside the model, are merged into it.
+"""Export of verl's checkpoints: the actor's shards, merged by verl's own `verl.model_merger`.
+
+LoRA adapters, which the merger writes separately, are merged into the model.
 """
 
 from __future__ import annotations

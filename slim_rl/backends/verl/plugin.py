@@ -1,6 +1,6 @@
 """Additions to verl's registries, in every process that loads a model's config (actor_rollout_ref.model.external_lib).
 
-- `grpo_played`: verl's GRPO over the rows that were played, for self-play whose seats are paid differently (see `launch`).
+- `grpo_played`: verl's GRPO over the rows that were played, for self-play whose seats are rewarded differently (see `launch`).
 - `turn_credit`: advantages of single turns, as the run's training reward gives them (see `training_reward`).
 - a separate reference model: verl 0.9.1 builds the reference from the policy's checkpoint.
 """
