@@ -1,10 +1,10 @@
 """Adapters to trainers, one folder each: `trl` for one machine, `slime` and `verl` for clusters.
 
-    backends/NAME/launch.py   `start(request)`: trains, or launches the trainer; `check(config)`: whether it can do what is asked for,
-                              and `missing(extra)`: what this machine lacks for it. Neither needs the trainer itself
+    backends/NAME/launch.py   `start(request)` trains, or launches the trainer; `check(config)` refuses what the trainer cannot do;
+                              `missing(extra)` returns what this machine lacks. None of them imports the trainer
     backends/NAME/doctor.py   `EXAMINATIONS`: what a run needs of the machine
 
-Whoever needs a backend asks for it by name here, so that only its own libraries are imported.
+Backends are loaded here by name, so that only the libraries of the selected one are imported.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ AT_THE_START: list[Callable[[Config], str]] = []  # sentences on a config, "" fo
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call of `slim-rl train`.
+    """Arguments of `slim-rl train`.
 
     Attributes:
-        path, overrides: the config's file, and the changes to it.
-        config: the config they make.
-        extra: words that are the trainer's own.
-        fresh: start over instead of resuming.
-        dry_run: check everything and print what would run.
-        print_flags: print slime's flags that depend on the config, for its launch script.
+        path, overrides: file of the config, and changes to it.
+        config: the resulting config.
+        extra: further arguments for the trainer.
+        fresh: True to start over instead of resuming.
+        dry_run: True to check everything and print what would run.
+        print_flags: True to print slime's flags that depend on the config, for its launch script.
     """
 
     path: Path

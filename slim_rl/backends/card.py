@@ -67,10 +67,10 @@ def model_card(
     """Returns the card of the model that `config` trains.
 
     Args:
-        step: updates made to it.
-        results: what each row of the table is, and its held-out dialogues.
-        before: the same of the model that it starts from, which has its own table.
-        made: what trained it, as its log's folder tells.
+        step: number of updates.
+        results: row label -> held-out dialogues.
+        before: the same for the initial model, which gets its own table.
+        made: provenance records from the folder of the log.
     """
     from huggingface_hub import ModelCard, ModelCardData
 
@@ -233,7 +233,7 @@ def _means(dialogues: Sequence[Dialogue]) -> Iterator[tuple[Measure, Estimate]]:
 
 
 def _evaluations(config: Config, results: Mapping[str, Sequence[Dialogue]]) -> list[Any]:
-    """Returns the results as hubs index them: an `EvalResult` per measure, its interval beside it."""
+    """Returns the results as hubs index them: one `EvalResult` per measure, with its interval."""
     from huggingface_hub import EvalResult
 
     return [

@@ -1,4 +1,7 @@
-"""Checks of every backend. Each yields lines of the doctor's table; an exception is a failed line, and the other checks still run."""
+"""Checks for every backend.
+
+A check yields lines of the table. An exception becomes a failed line, and the other checks still run.
+"""
 
 from __future__ import annotations
 
@@ -57,10 +60,7 @@ PACKAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the doctor's table.
-
-    "fail": the run would not start, or would be wasted. "warn": it may disappoint.
-    """
+    """Line of the doctor's table. "fail": the run would not start or be wasted; "warn": it may disappoint."""
 
     name: str
     status: Literal["pass", "warn", "fail"]
@@ -164,7 +164,7 @@ def check_partner(config: Config) -> Iterator[Check]:
 
 
 def _judged(config: Config, row: GameRow, env: BaseEnvironment, asked: dict[str, Any], reply: str, found: str) -> Check:
-    """Judges whether a reply is an action of the game and answers the question. A scripted partner of the game may stay silent."""
+    """Checks that a reply is an action of the game and answers the question. A partner by name may keep silent."""
     game = measured(type(env))
     info = env.step(reply)[2] if env.turn == 1 else {}
     error = info.get("error")
@@ -184,7 +184,7 @@ def _judged(config: Config, row: GameRow, env: BaseEnvironment, asked: dict[str,
 
 
 def _endpoint_checks(config: Config, partner: OpenAIPartner, seconds: float) -> Iterator[Check]:
-    """Yields what the one call showed of the endpoint: whether it reads whole prompts, and how many requests it serves at once."""
+    """Yields checks of the endpoint from its one call: it reads whole prompts, and takes several requests at once."""
     if partner.warnings:
         fix = "See docs/how-to/partners.md, 'A local model'."
         yield verdict("partner's endpoint", " ".join(partner.warnings), warn=fix)

@@ -1,7 +1,7 @@
-"""Estimate of what a run's partner costs in dollars: training and held-out games, for the initial policy and for one that asks.
+"""Cost estimate of a run's partner: training and held-out games, for an untrained policy and for one that asks.
 
-A policy that has not been trained receives about five replies per game, one that has learned to ask ten or more. A provider may cache
-the beginning of a request, or nothing. Hence four estimates.
+The partner answers an untrained policy about five times per game, and ten times or more once it has learned to ask. A provider may have
+cached the beginning of a request, or nothing. Hence four prices.
 """
 
 from __future__ import annotations
@@ -79,16 +79,16 @@ def _price(config: OpenAIConfig, dialogues: int, turns: int) -> str:
 
 
 def estimate_cost(config: OpenAIConfig, num_dialogues: int, partner_turns: float = 5.0) -> dict[str, Any]:
-    """Estimates the calls, tokens and dollars of a run before it starts.
+    """Returns the estimated calls, tokens and US dollars of a run.
 
     Args:
-        num_dialogues: games to be played.
-        partner_turns: the partner's turns a game (five: an untrained policy; ten: one that has learned to ask).
+        num_dialogues: number of games.
+        partner_turns: the partner's turns per game (five: an untrained policy; ten: one that has learned to ask).
 
     Returns:
         ``model``, ``calls``, ``input_tokens``, ``cached_tokens``, ``output_tokens``, ``usd`` (None without a price) and
         ``usd_uncached`` (if the provider caches nothing). Cached is what an earlier request began with: the system prompt, and
-        for all but a game's first call the whole call before.
+        in all but the first call of a game the whole call before.
     """
     price = config.price
     calls = num_dialogues * partner_turns

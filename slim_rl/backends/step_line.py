@@ -13,7 +13,7 @@ _PAID, _KL = ("train_reward", "paid", ".3f"), ("kl", "kl", ".3f")
 
 
 def played_step(updates: int) -> int:
-    """Returns the number of the step that the last update learned from, as in the dialogue log: the first step is 0."""
+    """Returns the log's number of the step that the last update learned from; the first is 0."""
     return updates - 1
 
 

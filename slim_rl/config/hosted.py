@@ -37,6 +37,6 @@ SUCCESSORS = {
 
 
 def entry_of(model: str, names: Iterable[str]) -> str | None:
-    """Returns the table's name for `model`: the longest one that is its name, with or without a snapshot's date; or None."""
+    """Returns the longest name in the table that is `model`'s, with or without a snapshot's date; or None."""
     fits = [name for name in names if re.fullmatch(rf"{re.escape(name)}(-[0-9]{{4}}[0-9-]*)?", model)]
     return max(fits, key=len, default=None)

@@ -46,7 +46,10 @@ def named(
     note: str = "",
     may_change: bool = False,
 ) -> Key:
-    """Returns a field's metadata. Names are words if the trainer takes the value as it is; otherwise each has a converter."""
+    """Returns a field's metadata.
+
+    A trainer's names are words if it takes the value as it is; otherwise each has a converter.
+    """
     return Key("", _converted(slime), _converted(trl), _converted(verl), note, may_change)
 
 

@@ -42,7 +42,10 @@ class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  (PyYAML's own way to have none of the base's)
 
     def get_single_node(self) -> yaml.Node | None:
-        """Returns the document. Refuses one whose aliases stand for more values than any config has: each could fill an error message."""
+        """Returns the document. Refuses one whose aliases stand for more values than any config has.
+
+        Each such value could fill an error message.
+        """
         node = super().get_single_node()
         if node is not None and _size(node, {}) > MOST_VALUES:
             raise yaml.YAMLError(f"its aliases (*name) stand for more than {MOST_VALUES:,} values")
@@ -85,7 +88,11 @@ def load_section(path: str | Path, section: type[S], hint: str = PATH) -> S:
 
 
 def read_yaml(path: str | Path, hint: str = PATH) -> Any:
-    """Returns the content of a YAML file. Raises ConfigError if it cannot be read; `hint` says what to do if it is missing."""
+    """Returns the content of a YAML file. Raises ConfigError if it cannot be read.
+
+    Args:
+        hint: what to do if the file is missing.
+    """
     path = Path(path)
     try:
         return _Loader(path.read_text(encoding="utf-8-sig")).get_single_data()

@@ -92,7 +92,7 @@ def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 
 def texts_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, bool]]:
-    """Yields the dotted names of keys whose value is a string or a path, each with whether it may be null."""
+    """Yields (dotted name, True if it may be null) of keys whose value is a string or a path."""
     for name, info in model.model_fields.items():
         kinds = typing.get_args(info.annotation) or (info.annotation,)
         if set(kinds) <= {str, Path, type(None)}:

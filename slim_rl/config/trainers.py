@@ -45,7 +45,10 @@ def values(config: Config, trainer: Trainer) -> dict[str, Any]:
 
 
 def disjoint(*parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the union of a trainer's settings. Raises ValueError if two parts set the same name: one would be lost silently."""
+    """Returns the union of a trainer's settings.
+
+    Raises ValueError if two parts set the same name: one of them would be lost silently.
+    """
     merged: dict[str, Any] = {}
     for part in parts:
         if twice := sorted(merged.keys() & part.keys()):

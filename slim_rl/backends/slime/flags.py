@@ -92,9 +92,9 @@ def _of_run(config: Config, folder: Path, given: Flags) -> dict[str, Any]:
 
 
 def router_policy() -> str:
-    """Returns the router's policy that keeps a dialogue, and so its cached prefix, on one engine; empty if there is none.
+    """Returns the policy of the router that keeps a dialogue on one engine; empty if there is none.
 
-    Only the router in slime's image has it. ROUTER_POLICY overrides the choice.
+    An engine caches the prefixes of its dialogues. Only the router in slime's image has that policy. ROUTER_POLICY overrides the choice.
     """
     if given := os.environ.get("ROUTER_POLICY"):
         return given

@@ -134,7 +134,7 @@ class Smoke:
         return stage
 
     def stage(self, name: str, command: Sequence[str], stop_when: Callable[[], bool] | None = None) -> Stage:
-        """Runs a command with its output in a log. The stage is done if it ended well, or was stopped as planned."""
+        """Runs a command with its output in a log. Its stage is done after a good end or a planned stop."""
         say(f"{name}: {' '.join(command)}")
         stage, log = Stage(name), self.folder / f"{name}.log"
         environment = with_packages([PACKAGES]) | {"SAVE_DIR": str(self.run)}

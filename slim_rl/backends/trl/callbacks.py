@@ -81,14 +81,14 @@ class StepLine(TrainerCallback):
 
 
 class HeldOut(TrainerCallback):
-    """Has the held-out games played every `eval_steps` steps, and says how they went.
+    """Evaluation on held-out games every `eval_steps` steps.
 
-    Before the next step begins, when the step before it is logged and saved: a run that goes on from there first plays what is missing,
-    and after the last step none are played here.
+    It runs before the next step begins, after the step before it is logged and saved. So a resumed run first plays what is missing. After the
+    last step nothing is played here.
 
     Args:
-        evaluate: plays them with the weights after so many steps; their dialogues, in rank 0.
-        tell: gives numbers to the trackers.
+        evaluate: plays the games with the weights after a number of steps; returns their dialogues in rank 0.
+        tell: logs numbers to the trackers.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""Dry run with TRL: how much would be played, how long it takes by an earlier run, and what is written where.
+"""Dry run with TRL: dialogues to play, duration if an earlier run shows it, and files to be written.
 
-It writes one file, next to the run's folder: the whole config, and TRL's arguments.
+It writes one file, next to the run's folder and not in it: the complete config, and TRL's arguments.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from slim_rl.runs import configuration
 
 
 def dry_run(config: Config) -> list[str]:
-    """Writes the file, and returns the lines to print. Raises SlimError if the batch does not divide, or the disk refuses."""
+    """Writes the file and returns the lines to print. Raises SlimError if the batch does not divide or writing fails."""
     file = config.output_dir / f"{config.name}.dry-run.yaml"
     micro_batch(config, config.train.processes)
     if Path(model := bundled.model(config.policy.model)).is_dir():  # as the run will: the template is tried, too
@@ -56,7 +56,7 @@ def seconds_a_step(config: Config) -> float | None:
 
 
 def _same_size(config: Config, path: Path) -> bool:
-    """Returns True if the steps of the run whose config is at `path` play the same model as often, in as many processes."""
+    """Returns True if the run configured in `path` plays the same model as often per step, with as many processes."""
     try:
         earlier = parse_config(configuration(path) or {})
     except ConfigError:

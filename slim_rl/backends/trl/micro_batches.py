@@ -46,12 +46,12 @@ def by_length(batches: Sequence[dict[str, Any]], together: bool = False) -> list
 
 
 def without_rounding(advantages: torch.Tensor, group_size: int, scaled: bool) -> torch.Tensor:
-    """Returns the advantages, 0 in groups whose rewards differ by 1e-6 at most: they are equal but for rounding.
+    """Returns the advantages, 0 in groups whose rewards differ by at most 1e-6: their difference is rounding.
 
     Args:
-        advantages: (rows,), the rows of a group side by side.
+        advantages: shape (rows,), with the rows of a group next to each other.
         group_size: rows per group; a process that has a part of a group sees that part alone.
-        scaled: whether they are divided by the group's standard deviation plus 1e-4, as TRL does.
+        scaled: True if they are divided by the group's standard deviation plus 1e-4, as TRL does.
     """
     groups = advantages.reshape(-1, math.gcd(len(advantages), group_size))
     level = groups.abs().amax(1, keepdim=True) <= (_SAME_REWARD / 1e-4 if scaled else _SAME_REWARD)

@@ -1,1 +1,1 @@
-"""verl as the trainer: an agent loop, a reward manager and a launcher. verl is imported only where it is used."""
+"""verl as the trainer: an agent loop, a reward manager and a launcher. Only modules that use verl import it."""

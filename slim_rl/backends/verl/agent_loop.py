@@ -132,7 +132,7 @@ class DialogueLoop(AgentLoopBase):
         )
 
     def _is_playable(self, dialogue: Dialogue) -> bool:
-        """Returns True if the dialogue can be trained on: it did not fail, the policy spoke, and its prompt fits verl's."""
+        """Returns True if the dialogue can be trained on: not failed, with a policy turn, and its prompt fits verl's."""
         if dialogue.failed or not dialogue.response_ids:
             return False
         length, most = len(dialogue.prompt_ids), self.rollout_config.prompt_length

@@ -1,4 +1,4 @@
-"""Checks of a run on verl: a config that verl accepts, and the classes that it loads by name. Nothing is started."""
+"""Checks of `slim-rl doctor` for verl: verl accepts the config, and loads what it names. Nothing is started."""
 
 from __future__ import annotations
 

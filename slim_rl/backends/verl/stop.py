@@ -1,8 +1,10 @@
-"""Stop of a verl run, after a save, once its partner accepts no more calls (budget spent, or endpoint down).
+"""Ends a run of verl's whose partner takes no more calls (budget spent, endpoint down), after saving it.
 
-    a step that the stop met is not trained on; a checkpoint of the steps before it is there when the run ends
-    a run that goes on from it plays that step's games first: none is left out
-    a step whose loss or gradient is not finite ends the run, and nothing is saved after it (verl itself goes on with the next)
+Invariants:
+
+    The step in which the run stopped is not trained on; a checkpoint of the steps before it exists when the run ends.
+    A resumed run plays that step's games first: none is left out.
+    A step whose loss or gradient is not finite ends the run, and nothing is saved after it (verl itself continues).
 
 The agent loops, in separate processes, leave a mark in the run's folder. The trainer looks for it when a step's dialogues are
 played and the engines have gone to sleep, which is the state that verl itself saves in. verl imports this module in the trainer's process,

@@ -1,10 +1,10 @@
-"""Training rewards and measures of a step's dialogues in verl's trainer.
+"""Measures and training rewards of a step's dialogues for verl's newer trainer.
 
-Rewards are written here if they need the whole step: shuffled rewards, advantages of single turns, self-play whose seats are rewarded
-differently. The agent loop gives all other rewards at once.
+Rewards are written here only if they depend on the whole step: shuffled rewards, advantages of single turns, and self-play whose seats
+are rewarded differently. The agent loop returns all others at once.
 
-    rm_scores   what a row is paid, at its last token; where turns have their own advantages these, at each token
-    uid         the group that a row is compared in: in self-play one a seat
+    rm_scores   training reward of a row, at its last token; with advantages per turn these, at each token
+    uid         group that a row is compared in: in self-play one per seat
 
 Dialogues are taken in the order of their ids, so that a step is shuffled in one way, however verl has balanced its rows. `stop`
 imports this module in the trainer's process.
