@@ -65,18 +65,12 @@ COMMANDS = {
     "results": ["lab", "results", "experiment.yaml", "--output", "page"],
     "yoked": [
         *(
-            "lab",
-            "incentives",
-            str(ROOT / "configs" / "matching_local.yaml"),
-            "--games",
-            "2",
-            "--questions",
-            "1",
+            "lab", "incentives", str(ROOT / "configs" / "matching_local.yaml"), "--games", "2", "--questions", "1",
             "--live",
         ),
         *("--set", "partner.kind=yoked", "--set", "partner.replay=logs"),
     ],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)

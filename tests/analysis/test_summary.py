@@ -134,15 +134,8 @@ def test_one_run_of_one_step_has_numbers_without_intervals() -> None:
     made = list(synthetic.make_runs(arms=("shy",), seeds=1, steps=1, games_per_step=1, group=2, n=3, eval_games=0))
     rows = [
         {
-            "arm": "shy",
-            "run": "a",
-            "phase": "train",
-            "step": 0.0,
-            "cluster": "g",
-            "policy": "p",
-            "mode": "free",
-            "partner": "q",
-            "failed": False,
+            "arm": "shy", "run": "a", "phase": "train", "step": 0.0, "cluster": "g", "policy": "p", "mode": "free",
+            "partner": "q", "failed": False,
         }
         | {
             "stop_reason": "agreed",
@@ -154,7 +147,7 @@ def test_one_run_of_one_step_has_numbers_without_intervals() -> None:
         }
         | dict.fromkeys(("pair", "open", "check", "process"), 0)
         for _ in made
-    ]
+    ]  # fmt: skip
     frame = pd.DataFrame(rows).astype(dict.fromkeys(("arm", "run", "phase", "cluster", "stop_reason"), "category"))
     results = summarise(frame)
     assert results["curves"]["shy"]["measures"]["reward"]["mean"] == [0.5]

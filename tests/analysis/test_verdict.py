@@ -20,25 +20,13 @@ from tests.analysis import synthetic
 
 UP = {"before": 0.7, "after": 1.5, "value": 0.8, "low": 0.6, "high": 1.0, "p": 0.0001, "clusters": 400, "by_run": [0.8]}
 FLAT = {
-    "before": 0.8,
-    "after": 0.81,
-    "value": 0.01,
-    "low": -0.1,
-    "high": 0.12,
-    "p": 0.7,
-    "clusters": 400,
+    "before": 0.8, "after": 0.81, "value": 0.01, "low": -0.1, "high": 0.12, "p": 0.7, "clusters": 400,
     "by_run": [0.01],
-}
+}  # fmt: skip
 DOWN = {
-    "before": 0.8,
-    "after": 0.6,
-    "value": -0.2,
-    "low": -0.3,
-    "high": -0.1,
-    "p": 0.01,
-    "clusters": 400,
+    "before": 0.8, "after": 0.6, "value": -0.2, "low": -0.3, "high": -0.1, "p": 0.01, "clusters": 400,
     "by_run": [-0.2],
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

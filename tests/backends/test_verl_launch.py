@@ -250,16 +250,10 @@ def test_one_grammar_of_overrides(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(
             [
-                "train",
-                config,
-                "--dry-run",
-                "--set",
-                "train.steps=3",
-                "algorithm.gamma=0.5",
-                "seed=9",
+                "train", config, "--dry-run", "--set", "train.steps=3", "algorithm.gamma=0.5", "seed=9",
                 "data.shuffle=false",
             ]
-        )
+        )  # fmt: skip
     assert not ended.value.code
     printed = capsys.readouterr().out
     assert "trainer.total_training_steps=3" in printed and "data.seed=9" in printed

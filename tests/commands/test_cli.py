@@ -24,18 +24,8 @@ def test_the_core_is_light() -> None:
     core = ("slim_rl", "slim_rl.cli", "slim_rl.games.matching", "slim_rl.games.matching.questions", "slim_rl.partners")
     core += ("slim_rl.lab.incentives", "slim_rl.backends.slime.launch")
     heavy = (
-        "torch",
-        "transformers",
-        "trl",
-        "verl",
-        "slime",
-        "sglang",
-        "openai",
-        "matplotlib",
-        "ray",
-        "pandas",
-        "scipy",
-    )
+        "torch", "transformers", "trl", "verl", "slime", "sglang", "openai", "matplotlib", "ray", "pandas", "scipy",
+    )  # fmt: skip
     code = f"""
 import importlib, sys
 for module in {core!r}:
@@ -145,13 +135,7 @@ def test_a_command_of_the_lab_is_found_by_its_name(slim_rl, words, meant) -> Non
         ),
         (
             (
-                "train",
-                "configs/matching.yaml",
-                "--backend",
-                "slime",
-                "--print-flags",
-                "--dry-run",
-                "--set",
+                "train", "configs/matching.yaml", "--backend", "slime", "--print-flags", "--dry-run", "--set",
                 f"policy.model={MISSING}",
             ),
             f"policy.model '{MISSING}'",
@@ -170,7 +154,7 @@ def test_a_command_of_the_lab_is_found_by_its_name(slim_rl, words, meant) -> Non
         (("generate", "--num-games", "1", "--output", ""), "Is a directory; choose another output"),
         (("generate", "--num-games", "1", "--output", "/"), "Is a directory; choose another output"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_is_one_sentence_and_exit_code_1(slim_rl, arguments, says) -> None:
     check_one_sentence(slim_rl(*arguments), says)
 

@@ -78,15 +78,9 @@ def test_a_server_plays_as_many_games_at_once_as_it_is_told(
     out = tmp_path / "out"
     with server(speak, model="warmstart", context_length=4096, delay=0.05) as running:
         words = [
-            "evaluate",
-            str(config),
-            "--checkpoint",
-            str(MODEL),
-            "--engine",
-            engine,
-            "--server",
+            "evaluate", str(config), "--checkpoint", str(MODEL), "--engine", engine, "--server",
             f"{running.url}/v1",
-        ]
+        ]  # fmt: skip
         run(*words, "--games", "20", "--mode", "free", "--mode", "forced:1", "--concurrency", "7", "--output", str(out))
         assert running.busiest == 7
     free = list(read_log(out / "warmstart_shy_free.jsonl"))

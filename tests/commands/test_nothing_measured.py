@@ -117,15 +117,8 @@ def test_bench_of_a_run_plays_as_it_was_trained(trained: Path, suites: Path, tmp
 def test_bench_of_an_unknown_model_says_how_games_ended(suites: Path, tmp_path: Path, capsys: Any) -> None:
     pytest.importorskip("torch")
     words = [
-        "--suites",
-        suites,
-        "--suite",
-        "tiny_free",
-        "--output",
-        tmp_path / "bench",
-        "--set",
-        "limits.turn_tokens=1",
-    ]
+        "--suites", suites, "--suite", "tiny_free", "--output", tmp_path / "bench", "--set", "limits.turn_tokens=1",
+    ]  # fmt: skip
     run("lab", "bench", ROOT / "data" / "warmstart", *words)
     assert "6 of 6 games ended without a result (turn_tokens 6)" in " ".join(capsys.readouterr().out.split())
 

@@ -37,14 +37,8 @@ def make_dialogue() -> MakeDialogue:
                 Turn(text, number % 2, role, action, "Write [message] first." if refused else None, seconds=0.5)
             )
         settings: dict[str, Any] = {
-            "id": "d0",
-            "game_id": "g0",
-            "seat": 0,
-            "seed": 7,
-            "game_state": STATE,
-            "policy": {},
-            "partner": {},
-        }
+            "id": "d0", "game_id": "g0", "seat": 0, "seed": 7, "game_state": STATE, "policy": {}, "partner": {},
+        }  # fmt: skip
         settings |= {"reward": 1.0, "stop_reason": StopReason.AGREED, **fields}
         return Dialogue(turns=turns, **settings)
 

@@ -55,14 +55,9 @@ def test_measures_count_by_hand(make_dialogue: MakeDialogue) -> None:
     annotate(dialogue)
     row = measures(dialogue)
     counts = {
-        "questions": 3,
-        "questions_any": 3,
-        "questions/pair": 3,
-        "questions/open": 0,
-        "pairs_asked": 3,
-        "informative_pairs": 2,
-        "repeats": 1,
-    }
+        "questions": 3, "questions_any": 3, "questions/pair": 3, "questions/open": 0, "pairs_asked": 3,
+        "informative_pairs": 2, "repeats": 1,
+    }  # fmt: skip
     counts |= {"messages": 3, "proposals": 1, "turns": 8, "errors": 0, "words": 6 + 13 + 5 + 6}
     assert {name: row[name] for name in counts} == counts
     assert row["question_value"] == pytest.approx(50 / 230, abs=1e-5)

@@ -26,24 +26,11 @@ Speak = Callable[[list[int], random.Random], list[int]]  # input ids -> the turn
 
 KNOWN = frozenset(
     [
-        "temperature",
-        "top_p",
-        "top_k",
-        "min_p",
-        "max_new_tokens",
-        "min_new_tokens",
-        "stop",
-        "stop_token_ids",
-        "skip_special_tokens",
-        "no_stop_trim",
-        "spaces_between_special_tokens",
-        "repetition_penalty",
-        "custom_params",
-        "sampling_seed",
-        "n",
-        "ignore_eos",
+        "temperature", "top_p", "top_k", "min_p", "max_new_tokens", "min_new_tokens", "stop", "stop_token_ids",
+        "skip_special_tokens", "no_stop_trim", "spaces_between_special_tokens", "repetition_penalty",
+        "custom_params", "sampling_seed", "n", "ignore_eos",
     ]
-)
+)  # fmt: skip
 
 
 @dataclass

@@ -148,15 +148,8 @@ def test_what_is_shuffled_is_what_is_paid() -> None:
 
 def test_published_runs_are_shuffled_as_they_were() -> None:
     assert shuffled([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], list("aaaaabbb"), 5) == [
-        0.2,
-        0.4,
-        0.1,
-        0.5,
-        0.3,
-        0.8,
-        0.7,
-        0.6,
-    ]
+        0.2, 0.4, 0.1, 0.5, 0.3, 0.8, 0.7, 0.6,
+    ]  # fmt: skip
     torch = pytest.importorskip("torch")
     for seed in (0, 1, 77, 2**31 - 1):
         generator, draws = torch.Generator().manual_seed(seed), np.random.RandomState(seed)

@@ -17,15 +17,10 @@ from pathlib import Path
 from typing import Any
 
 _IMPORTED = (
-    "ray",
-    "slime.utils.arguments",
-    "slime.backends.megatron_utils.actor",
-    "slime.ray.rollout",
-    "slime.rollout.sglang_rollout",
-    "torch.distributed.checkpoint",
-    "transformers.models.qwen3.modeling_qwen3",
+    "ray", "slime.utils.arguments", "slime.backends.megatron_utils.actor", "slime.ray.rollout",
+    "slime.rollout.sglang_rollout", "torch.distributed.checkpoint", "transformers.models.qwen3.modeling_qwen3",
     "slime_cpu.layers",
-)
+)  # fmt: skip
 
 
 def main() -> None:

@@ -61,12 +61,6 @@ def test_one_file_is_edited(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == {
-        "log": ["small_talk"],
-        "tracker": 1.0,
-        "every backend": True,
-        "frame": 4,
-        "table": "small talk",
-        "report": [0.5] * 4,
-        "figure": True,
-        "viewer": ["small_talk", "pair"],
-    }
+        "log": ["small_talk"], "tracker": 1.0, "every backend": True, "frame": 4, "table": "small talk",
+        "report": [0.5] * 4, "figure": True, "viewer": ["small_talk", "pair"],
+    }  # fmt: skip

@@ -43,20 +43,12 @@ def test_a_plain_question_names_one_thing_in_whatever_words(text: str, about: tu
 @pytest.mark.parametrize(
     "text",
     [
-        "Who is it?",
-        "What colour is its hair?",
-        "Does it have glasses or a hat?",
-        "Is it Mara or Kira?",
-        "Is it Mara with the hat?",
-        "Is it without glasses?",
-        "Doesn't it wear a hat?",
-        "Doesn\u2019t it wear a hat?",
-        "Does its name begin with M?",
-        "Tell me everything.",
-        "It has no hat. Is it a hat?",
-        "So far: not glasses. Does it have a hat?",
+        "Who is it?", "What colour is its hair?", "Does it have glasses or a hat?", "Is it Mara or Kira?",
+        "Is it Mara with the hat?", "Is it without glasses?", "Doesn't it wear a hat?",
+        "Doesn\u2019t it wear a hat?", "Does its name begin with M?", "Tell me everything.",
+        "It has no hat. Is it a hat?", "So far: not glasses. Does it have a hat?",
     ],
-)
+)  # fmt: skip
 def test_any_other_question_is_open(text: str) -> None:
     assert asks(text) and read(text).question is None
 
@@ -74,16 +66,10 @@ def test_every_trait_and_character_is_read_by_its_own_name() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *YES,
-        "[message] Yep, glasses.",
-        "It does.",
-        "that's true",
-        "Well, I must say yes.",
-        "_Yes_",
-        "No doubt about it: yes",
-        "No problem! Yes.",
+        *YES, "[message] Yep, glasses.", "It does.", "that's true", "Well, I must say yes.", "_Yes_",
+        "No doubt about it: yes", "No problem! Yes.",
     ],
-)
+)  # fmt: skip
 def test_a_yes(text: str) -> None:
     assert answer_of(text) is True
 
@@ -96,24 +82,11 @@ def test_a_no(text: str) -> None:
 
 
 LEFT_OPEN = [
-    "",
-    "No idea.",
-    "Perhaps yes, perhaps no.",
-    "Right, I don\u2019t know.",
-    "Not sure, maybe yes",
-    "Not exactly",
-    "Yes, but not really",
-    "I would not say yes.",
-    "I wouldn't say no.",
-    "So you say.",
-    "Correct me if I'm wrong",
-    "True or false? I can't tell.",
-    "It is hard to say.",
-    "It is hard to tell.",
-    "It is not clear.",
-    "It is a secret.",
-    "Yes and no.",
-]
+    "", "No idea.", "Perhaps yes, perhaps no.", "Right, I don\u2019t know.", "Not sure, maybe yes", "Not exactly",
+    "Yes, but not really", "I would not say yes.", "I wouldn't say no.", "So you say.", "Correct me if I'm wrong",
+    "True or false? I can't tell.", "It is hard to say.", "It is hard to tell.", "It is not clear.",
+    "It is a secret.", "Yes and no.",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", [*VAGUE, *SILENT, *NOTED, *LEFT_OPEN])

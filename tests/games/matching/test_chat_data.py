@@ -36,14 +36,9 @@ def record(*log: dict[str, Any]) -> dict[str, Any]:
     table = [[9, 1, 1], [1, 9, 1], [1, 1, 9]]
     mask = [[1] * 3] * 3
     return {
-        "table": table,
-        "mask1": mask,
-        "mask2": mask,
-        "scale1": 1.0,
-        "scale2": 2.0,
-        "best_assignment_reward": 27,
+        "table": table, "mask1": mask, "mask2": mask, "scale1": 1.0, "scale2": 2.0, "best_assignment_reward": 27,
         "action_log": list(log),
-    }
+    }  # fmt: skip
 
 
 def played(*log: dict[str, Any]) -> list[tuple[int, str, bool]]:
@@ -70,15 +65,10 @@ def test_what_people_did_besides_is_made_legal() -> None:
         answers(1, True),
     )
     assert played(*log) == [
-        (0, GO_ON, False),
-        (1, "[message] Hi. I see nines. (accept)", True),
-        (0, GO_ON, False),
-        (1, "[propose]", True),
-        (0, "[reject]", False),
-        (1, GO_ON, False),
-        (0, "[propose]", True),
+        (0, GO_ON, False), (1, "[message] Hi. I see nines. (accept)", True), (0, GO_ON, False),
+        (1, "[propose]", True), (0, "[reject]", False), (1, GO_ON, False), (0, "[propose]", True),
         (1, "[accept]", True),
-    ]
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("seat", [0, 1])

@@ -168,14 +168,9 @@ def test_own_names_are_used_everywhere(game: GameState) -> None:
 
 def test_a_game_can_be_had_again_by_its_texts(game: GameState) -> None:
     texts = [
-        "oops",
-        "[message] a",
-        "[message] b",
-        format_proposal(WORSE, game.roster),
-        "no",
-        "[reject] c",
+        "oops", "[message] a", "[message] b", format_proposal(WORSE, game.roster), "no", "[reject] c",
         "[message] d",
-    ]
+    ]  # fmt: skip
     first, second = dealt(game), dealt(game)
     assert [first.step(text) for text in texts] == [second.step(text) for text in texts]
     assert first.get_private_view(0) == second.get_private_view(0)

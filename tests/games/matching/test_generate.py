@@ -52,18 +52,9 @@ def plain_games(num: int, n: int, p: float, seed: int) -> list[tuple[np.ndarray,
 def features(table: np.ndarray, mask1: np.ndarray, mask2: np.ndarray) -> list[float]:
     best, solo1, solo2 = scores(table, mask1, mask2)
     return [
-        best,
-        solo1 / best,
-        solo2 / best,
-        max(solo1, solo2) / best,
-        mask1.mean(),
-        mask2.mean(),
-        (mask1 & mask2).mean(),
-        table.mean(),
-        table.std(),
-        table[mask1].mean(),
-        table[mask2 & ~mask1].mean(),
-    ]
+        best, solo1 / best, solo2 / best, max(solo1, solo2) / best, mask1.mean(), mask2.mean(),
+        (mask1 & mask2).mean(), table.mean(), table.std(), table[mask1].mean(), table[mask2 & ~mask1].mean(),
+    ]  # fmt: skip
 
 
 def test_statistics_are_those_of_a_plain_rejection_loop() -> None:

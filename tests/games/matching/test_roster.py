@@ -98,17 +98,11 @@ def test_short_papers_and_first_names() -> None:
 @pytest.mark.parametrize(
     ("reviewers", "papers"),
     [
-        (("Ava", "Bo"), ("X",)),
-        (("Ava", "ava"), ("X", "Y")),
-        (("Ava", "Bo"), ("X: one", "x: two")),
-        (("Ava", "!"), ("X", "Y")),
-        (("Ava", "Bo"), ("X", "7")),
-        (("Ava", "Bo"), ("ava", "Y")),
-        (("Ava", "Bo"), ("X; Y", "Z")),
-        (("Ava", "B\no"), ("X", "Y")),
-        ((), ()),
+        (("Ava", "Bo"), ("X",)), (("Ava", "ava"), ("X", "Y")), (("Ava", "Bo"), ("X: one", "x: two")),
+        (("Ava", "!"), ("X", "Y")), (("Ava", "Bo"), ("X", "7")), (("Ava", "Bo"), ("ava", "Y")),
+        (("Ava", "Bo"), ("X; Y", "Z")), (("Ava", "B\no"), ("X", "Y")), ((), ()),
     ],
-)
+)  # fmt: skip
 def test_names_that_cannot_be_told_apart_are_refused(reviewers: tuple[str, ...], papers: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError):
         Roster(reviewers, papers)

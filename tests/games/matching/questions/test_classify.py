@@ -189,49 +189,13 @@ def test_names_that_share_their_words() -> None:
 words = st.lists(
     st.sampled_from(
         [
-            "what",
-            "who",
-            "is",
-            "are",
-            "do",
-            "you",
-            "have",
-            "Ava",
-            "BLEU",
-            "on",
-            "for",
-            "?",
-            ",",
-            "/",
-            ".",
-            "[message]",
-            "and",
-            "there",
-            "he",
-            "with",
-            "better",
-            "than",
-            "besides",
-            "Noah",
-            "Li",
-            "score",
-            "how",
-            "about",
-            "i",
-            "know",
-            "tell",
-            "me",
-            "your",
-            "R1",
-            "P3",
-            "R9",
-            "P_",
-            "~",
-            "'s",
+            "what", "who", "is", "are", "do", "you", "have", "Ava", "BLEU", "on", "for", "?", ",", "/", ".",
+            "[message]", "and", "there", "he", "with", "better", "than", "besides", "Noah", "Li", "score", "how",
+            "about", "i", "know", "tell", "me", "your", "R1", "P3", "R9", "P_", "~", "'s",
         ]
     ),
     max_size=14,
-).map(" ".join)
+).map(" ".join)  # fmt: skip
 
 
 @given(st.text() | words, st.none() | st.text(max_size=30) | words)

@@ -45,38 +45,17 @@ OPENINGS = (
     "the score for ", "your number for ", "I have nothing for ", "share ", "- ", "let me know ", "should we put ", "hello, ",
 )  # fmt: skip
 VERBS = (
-    "",
-    "provide the score for ",
-    "share ",
-    "tell me ",
-    "give ",
-    "report ",
-    "know ",
-    "check ",
-    "the value of ",
+    "", "provide the score for ", "share ", "tell me ", "give ", "report ", "know ", "check ", "the value of ",
     "about ",
-)
+)  # fmt: skip
 FORMS = (
-    "{a} on {x}",
-    "{a} for {x}",
-    "{a}'s {x}",
-    "{x} for {a}",
-    "{a} and {b} on {x}",
-    "{a} on {x}, {b} on {y}",
+    "{a} on {x}", "{a} for {x}", "{a}'s {x}", "{x} for {a}", "{a} and {b} on {x}", "{a} on {x}, {b} on {y}",
     "- {a} on {x}\n- {b} on {y}",
-)
+)  # fmt: skip
 ENDS = (
-    "",
-    ".",
-    "?",
-    ", please.",
-    "!",
-    " on your side?",
-    " - do you have that?",
-    " vs {c} on {z}?",
-    ". Thanks!",
+    "", ".", "?", ", please.", "!", " on your side?", " - do you have that?", " vs {c} on {z}?", ". Thanks!",
     "; and you?",
-)
+)  # fmt: skip
 
 
 @settings(deadline=None, max_examples=400)

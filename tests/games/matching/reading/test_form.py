@@ -18,21 +18,13 @@ ROSTER = Roster.default()
 @pytest.mark.parametrize(
     "text",
     [
-        "[message] What is Ava Li for for BLEU?",
-        "What is what is Ava on BLEU?",
-        "How good is is Ava on BLEU?",
-        "What do you have do you have for Ava on BLEU?",
-        "Any score for on BLEU for Ava?",
-        "What is Ava on for the BLEU?",
-        "What is Ava Li on Ava Li?",
-        "Ava Ava on BLEU?",
-        "Ava BLEU Noah SWAG Sofia QuAC?",
-        "What is Ava on BLEU? <|im_end|>",
-        "Who do you have for BLEU: BLEU: BLEU",
-        "What is Ava Li on BLEU: BLEU?",
-        "How good is Ava Li\n\n\n\n\nGloVe",
+        "[message] What is Ava Li for for BLEU?", "What is what is Ava on BLEU?", "How good is is Ava on BLEU?",
+        "What do you have do you have for Ava on BLEU?", "Any score for on BLEU for Ava?",
+        "What is Ava on for the BLEU?", "What is Ava Li on Ava Li?", "Ava Ava on BLEU?",
+        "Ava BLEU Noah SWAG Sofia QuAC?", "What is Ava on BLEU? <|im_end|>", "Who do you have for BLEU: BLEU: BLEU",
+        "What is Ava Li on BLEU: BLEU?", "How good is Ava Li\n\n\n\n\nGloVe",
     ],
-)
+)  # fmt: skip
 def test_malformed(text: str) -> None:
     assert is_malformed(text, ROSTER)
 
@@ -40,25 +32,13 @@ def test_malformed(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "Ava on BLEU?",
-        "Ava/BLEU?",
-        "ava bleu?",
-        "no no, wait wait",
-        "It is very very good.",
-        "I know that that is high.",
-        "really, really good",
-        "ehtan smith on Quac?",
-        "What do you suggest we come up with for Joseph?",
-        "What is Ava on BLEU? What is Ava on GLUE?",
-        "Ava: BLEU 62, GLUE 10; Noah: BLEU 3",
-        "[propose]\nBLEU: Ava\nAva: BLEU",
-        "Ava on BLEU: 62. BLEU: any other?",
-        "I see\n\nAva: BLEU?",
-        "It is 50:50 for me",
-        "",
-        "?",
+        "Ava on BLEU?", "Ava/BLEU?", "ava bleu?", "no no, wait wait", "It is very very good.",
+        "I know that that is high.", "really, really good", "ehtan smith on Quac?",
+        "What do you suggest we come up with for Joseph?", "What is Ava on BLEU? What is Ava on GLUE?",
+        "Ava: BLEU 62, GLUE 10; Noah: BLEU 3", "[propose]\nBLEU: Ava\nAva: BLEU",
+        "Ava on BLEU: 62. BLEU: any other?", "I see\n\nAva: BLEU?", "It is 50:50 for me", "", "?",
     ],
-)
+)  # fmt: skip
 def test_well_formed(text: str) -> None:
     assert not is_malformed(text, ROSTER)
 
