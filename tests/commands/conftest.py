@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slim_rl import cli
+from slim_rl.dialogue.chat import Chat
+from slim_rl.policies import load_tokenizer
 from tests.paths import ROOT
 
 
@@ -31,3 +34,26 @@ def slim_rl(
         return subprocess.CompletedProcess(arguments, code, out, err)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def speak() -> Callable[..., list[int]]:
+    """A served model that asks once and then proposes."""
+    chat = Chat(load_tokenizer(str(ROOT / "data" / "warmstart")))
+    plan = "[propose]\nBLEU: Ava Li\nElectra: Daniel Nguyen\nGloVe: Sofia Patel"
+
+    def answer(ids: list[int], rng: Any) -> list[int]:
+        first = ids.count(chat.end_id) == 2  # the system's and the user's
+        return chat.said_ids("[message] What is Ava Li on BLEU?" if first else plan)
+
+    return answer
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    """A chat endpoint in a separate process; it answers by the shy partner's rules, so as a policy it agrees to nothing."""
+    command = [sys.executable, "-m", "tests.fakes.openai_server"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.terminate()

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +11,11 @@ import pandas as pd
 import pytest
 import yaml
 
-from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.games.matching import MatchingEnv
 from slim_rl.lab.bench.suites import CANARY, load_suites
-from slim_rl.policies import load_tokenizer
-from tests.commands.bench_setup import PLAN, SUITE, bench, content, refused, run, suites, written
+from tests.commands.bench_setup import SUITE, bench, content, refused, run, suites, written
 from tests.fakes.sglang_server import SGLangServer
 from tests.paths import ROOT
 
@@ -156,18 +151,6 @@ def test_another_version_is_played_anew(bench: Any, suites: Path) -> None:
     assert before["version"] != after["version"] and len(after["dialogues"]) == 6
 
 
-@pytest.fixture(scope="module")
-def speak() -> Callable[..., list[int]]:
-    """A model that asks once and then proposes."""
-    chat = Chat(load_tokenizer(str(MODEL)))
-
-    def answer(ids: list[int], rng: Any) -> list[int]:
-        first = ids.count(chat.end_id) == 2  # the system's and the user's
-        return chat.said_ids("[message] What is Ava Li on BLEU?" if first else PLAN)
-
-    return answer
-
-
 @pytest.mark.parametrize("limit", [None, "limits.turn_tokens=4", "limits.dialogue_tokens=30", "game.rules=none"])
 def test_bench_served_model_dialogues_follow_the_rules(
     bench: Any, suites: Path, tmp_path: Path, speak: Any, limit: str | None
@@ -192,16 +175,6 @@ def test_settings_of_another_kind_need_another_name(
         again = ["--suites", suites, "--output", tmp_path / "bench", "--set", "policy.temperature=0.5"]
         assert "another --name" in refused(capsys, "lab", "bench", *served, *again)
         assert bench(*served, "--set", "policy.temperature=0.5", "--name", "cold").name == "cold.json.gz"
-
-
-@pytest.fixture
-def endpoint() -> Any:
-    """A chat endpoint in a separate process."""
-    command = [sys.executable, "-m", "tests.fakes.openai_server"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-        process.terminate()
 
 
 def test_bench_chat_model_prints_cost_and_keeps_cassette(

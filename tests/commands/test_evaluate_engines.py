@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +12,16 @@ import pytest
 
 from slim_rl.cli import main
 from slim_rl.config import parse_config
-from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.dealing import load_rows
 from slim_rl.dialogue.log import read_log
 from slim_rl.files import alive
-from slim_rl.policies import load_tokenizer
 from slim_rl.policies.servers import connect
+from tests.commands.bench_setup import run
 from tests.fakes.sglang_server import SGLangServer
 from tests.fakes.vllm_server import VLLMServer
 from tests.paths import ROOT
 
 MODEL = ROOT / "data" / "warmstart"
-PLAN = "[propose]\nBLEU: Ava Li\nElectra: Daniel Nguyen\nGloVe: Sofia Patel"
-
-
-def run(*words: object) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([str(word) for word in words])
-    assert not ended.value.code
 
 
 @pytest.fixture
@@ -47,28 +36,6 @@ def config(tmp_path: Path) -> Path:
     path.write_text(json.dumps({"slim_rl": data}))
     load_rows(parse_config(data), "eval")
     return path
-
-
-@pytest.fixture(scope="module")
-def speak() -> Callable[..., list[int]]:
-    """A model that asks once and then proposes."""
-    chat = Chat(load_tokenizer(str(MODEL)))
-
-    def answer(ids: list[int], rng: Any) -> list[int]:
-        first = ids.count(chat.end_id) == 2  # the system's and the user's
-        return chat.said_ids("[message] What is Ava Li on BLEU?" if first else PLAN)
-
-    return answer
-
-
-@pytest.fixture
-def endpoint() -> Any:
-    """A chat endpoint in a separate process; it answers by the shy partner's rules, so as a policy it agrees to nothing."""
-    command = [sys.executable, "-m", "tests.fakes.openai_server"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-        process.terminate()
 
 
 @pytest.mark.parametrize(("engine", "server"), [("sglang", SGLangServer), ("vllm", VLLMServer)])
