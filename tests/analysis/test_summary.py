@@ -50,7 +50,7 @@ def test_report_with_forced_evaluations_has_decoding_baseline(log_dir: Path, tmp
     last = frame[(frame["phase"] == "eval") & (frame["step"] == 24) & (frame["arm"] == "shy") & ~frame["failed"]]
     rewards = last.groupby("run", observed=True)["reward"].mean()
     assert [point["reward"] for point in found["trained"]["shy"]] == pytest.approx(list(rewards))
-    assert found["start"]["questions"] < found["trained"]["shy"][0]["questions"]
+    assert found["initial"]["questions"] < found["trained"]["shy"][0]["questions"]
     arms = {"arms": list(frame["arm"].cat.categories)}
     drawn = baseline_figure.of_report({**arms, "baseline": found})
     assert drawn is not None and drawn.axes[0].get_legend() is not None

@@ -93,8 +93,8 @@ def test_bench_suites_hold_canary_and_question_cost() -> None:
     [
         (["solo", "--suite", "tini"], "no suite 'tini'. Choose from tiny_free, tiny_priced, tiny; did you mean tiny?"),
         (["./ideel"], "MODEL './ideel' is not a folder here"),
-        (["solo", "--name", "a/b"], "--name a/b becomes a file's name"),
-        (["solo", "--name", "..", "--dry-run"], "--name .. becomes a file's name"),
+        (["solo", "--name", "a/b"], "--name a/b is not a file name"),
+        (["solo", "--name", "..", "--dry-run"], "--name .. is not a file name"),
         (["solo", "--suites", "nowhere"], "nowhere has no suites"),
     ],
 )
