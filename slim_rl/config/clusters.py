@@ -30,8 +30,8 @@ class SlimeConfig(Section):
     engine_retry_seconds: Annotated[float, named(may_change=True)] = Field(60.0, ge=0)
     """seconds to wait out an engine that answers with errors"""
     max_staleness: int = Field(3, ge=2)
-    """ASYNC=full: maximum age of a dialogue, in training steps from its start to the step that trains on it; one step's worth
-    of groups less than that is in flight, at least two"""
+    """ASYNC=full: maximum age of a dialogue, in training steps from its start to its update; the groups in flight are those of
+    one step less, at least of two"""
 
     @property
     def steps_under_way(self) -> int:

@@ -46,7 +46,7 @@ class MatchingSettings(Section):
     """author of plans; player: the player writes them; solver: `[propose]` alone proposes the best plan by what the player
     knows, and a plan that it writes out is used as written"""
     show_known: bool | Literal["plan"] = False
-    """show a player its table before each of its turns, with the scores that it received and "-" for no answer; plan: "*"
+    """show a player its table before each of its turns; it has the scores that it received, and "-" for no answer; plan: "*"
     also marks the best plan by that table"""
     rules: Literal["full", "short", "none"] = "full"
     """rules in the policy's prompt; full: all; short: aim and actions, about 40 tokens; none: for a model that knows them by
@@ -84,8 +84,7 @@ class PlayerSettings(Section):
     ask_about_plan_share: float = Field(0.0, ge=0, le=1)
     """share of its games in which its questions are about pairs of its best plan so far"""
     cost_aware_share: float = Field(0.0, ge=0, le=1)
-    """share of its games in which it asks only while the best question is worth more than the question cost in its prompt
-    (a list in `train.reward_args.price`)"""
+    """share of its games in which it asks only while the best question is worth more than the question cost in its prompt"""
     thinks: Literal["plan", "turn"] = "plan"
     """turns before which it writes its table as a thought; plan: before a plan that it computes; turn: before every turn"""
 
