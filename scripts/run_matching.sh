@@ -172,14 +172,9 @@ COMMAND=(
     "${CONFIG_ARGS[@]}"
     "${OWN_ARGS[@]}"
 )
-if [[ ${DRY_RUN[*]} ]]; then
+if [[ ${DRY_RUN[*]} ]]; then # one flag per line
     [[ $SLIME_DIR ]] || echo "# slime is not found here: set SLIME_DIR to add the flags of the model's architecture"
-    for word in "${COMMAND[@]}"; do
-        case $word in
-        --*) printf ' \\\n    %q' "$word" ;;
-        *) printf ' %q' "$word" ;;
-        esac
-    done | sed '1s/^ //'
+    printf '%q ' "${COMMAND[@]}" | sed 's/\([^\\]\) --/\1 \\\n    --/g; s/ $//'
     echo
     exit
 fi

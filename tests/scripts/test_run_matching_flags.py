@@ -80,7 +80,6 @@ def test_a_converted_checkpoint_is_the_start(cluster: Cluster, model: Path) -> N
         ((1, 4), ["--pipeline-model-parallel-size", "3"], "which do not divide 4"),
         ((1, 4), ["--expert-model-parallel-size", "3"], "The experts take 3 GPUs"),
         ((1, 4), ["--rollout-num-gpus-per-engine", "3"], "ENGINE_GPUS=3 does not divide"),
-        ((1, 4), ["--lr-warmup-iters", "200"], "--lr-warmup-iters is 200, but the learning rate has only 200 steps"),
     ],
 )
 def test_a_batch_that_megatron_cannot_divide_is_refused(

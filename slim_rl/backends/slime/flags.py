@@ -55,9 +55,7 @@ def flags_of(config: Config, folder: Path, given: Flags) -> dict[str, Any]:
         ValueError: a field of the config and `_of_run` set the same flag.
     """
     flags = disjoint(_of_run(config, folder, given), values(config, "slime"))
-    together = parse_flags(words(flags)) | given
-    check_batch(together, config.seats_trained)
-    _check_warmup(together)
+    check_batch(parse_flags(words(flags)) | given, config.seats_trained)
     return flags
 
 
@@ -188,21 +186,4 @@ def check_batch(flags: Flags, seats: int = 1) -> None:
             f"A batch of {batch} dialogues does not divide over {copies} copies of the model ({gpus} GPUs, {split} per copy) in "
             f"micro-batches of {step // copies}. Set "
             f"{change if batch == games * group else f'--global-batch-size to a multiple of {step}'}, or choose other GPUs or TP."
-        )
-
-
-def _check_warmup(flags: Flags) -> None:
-    """Raises ConfigError if the user's flags make the warm-up take all steps, at which Megatron's assertion fails."""
-
-    def value(flag: str) -> float | None:
-        try:
-            return float(flags[flag][-1])
-        except (KeyError, IndexError, ValueError):  # absent, or for slime's own parser to refuse
-            return None
-
-    warmup, steps = value("--lr-warmup-iters"), value("--lr-decay-iters") or value("--num-rollout")
-    if warmup and steps and warmup >= steps:
-        raise ConfigError(
-            f"--lr-warmup-iters is {warmup:.0f}, but the learning rate has only {steps:.0f} steps. Lower it, or leave it to "
-            "train.warmup_steps."
         )
