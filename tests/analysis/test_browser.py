@@ -218,10 +218,10 @@ async def test_page_of_a_live_run_refreshes_itself(chromium: str, tmp_path: Path
                     raise TimeoutError(code)
 
                 await page.open(f"http://127.0.0.1:{server.server_port}/")
-                assert "There is no dialogue" in await page.text("#answer")
+                assert "Waiting for the dialogues" in await page.text("#answer")
                 log.write_bytes(b"".join(lines[:8]))
                 await until("document.getElementById('detail') !== null")  # it has loaded itself anew, with the viewer
-                assert "8 dialogues of training, 1 step;" in await page.text("#answer")
+                assert "8 training dialogues, 1 step;" in await page.text("#answer")
                 assert "loss mask 1, blue" in await page.text("#detail")
                 await page.run("window.before = true")
                 await page.choose("f-asks", "1")
@@ -229,7 +229,7 @@ async def test_page_of_a_live_run_refreshes_itself(chromium: str, tmp_path: Path
                 await until("location.hash !== ''")
                 address, read = await page.run("location.hash"), await page.text("#detail .chat")
                 log.write_bytes(b"".join(lines[:24]) + lines[24][:50])
-                await until("document.getElementById('answer').innerText.includes('24 dialogues of training, 3 steps')")
+                await until("document.getElementById('answer').innerText.includes('24 training dialogues, 3 steps')")
                 await until("DATA.dialogues.length === 24")
                 assert "The last 24 of 24 dialogues" in await page.text("#dialogues .hint")
                 assert await page.run("window.before"), "the page itself was not loaded again"

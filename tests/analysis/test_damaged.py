@@ -122,7 +122,7 @@ def test_watch_answers_after_a_file_vanished(tmp_path: Path, monkeypatch: pytest
     write(folder / "train.jsonl", LINES)
     write(folder / "eval-0.jsonl", [{**line, "id": f"e{i}"} for i, line in enumerate(LINES)])
     pages = _Pages(LiveRun(folder), 0)
-    assert b"dialogues of training" in pages.newest()[1]
+    assert b"training dialogues" in pages.newest()[1]
     read = LiveRun.page
 
     def page(live: LiveRun, seconds: float) -> str:
@@ -132,5 +132,5 @@ def test_watch_answers_after_a_file_vanished(tmp_path: Path, monkeypatch: pytest
 
     write(folder / "train.jsonl", LINES[:3])
     monkeypatch.setattr(LiveRun, "page", page)
-    assert b"There is no dialogue" in pages.newest()[1] or not folder.exists()
-    assert b"There is no dialogue" in pages.newest()[1]
+    assert b"Waiting for the dialogues" in pages.newest()[1] or not folder.exists()
+    assert b"Waiting for the dialogues" in pages.newest()[1]

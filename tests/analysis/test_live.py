@@ -88,7 +88,7 @@ def test_what_is_new_is_shown_and_nothing_is_done_without_it(log: Path, lines: L
     add(log, b"".join(lines[12:20]))
     assert live.look() and live.version > version
     page = live.page(10)
-    assert Texts(page).said[0].startswith("16 dialogues of training and 4 held-out ones, 2 steps")
+    assert Texts(page).said[0].startswith("16 training dialogues and 4 held-out dialogues, 2 steps")
     newest = shown(page)["dialogues"]
     assert [d["step"] for d in newest] == [1] * 6 and shown(first)["dialogues"] != newest
     assert all(turn["span"] for d in newest for turn in d["turns"] if turn["role"] == "policy"), "the token mask"
@@ -99,10 +99,10 @@ def test_a_torn_line_waits_until_it_is_whole(log: Path, lines: Lines) -> None:
     add(log, b"".join(lines[:8]) + lines[8][:-40])
     live = LiveRun(log.parent)
     assert live.look() and live.log is not None
-    assert len(live.log.frame) == 8 and live.log.files[0].torn == 1
+    assert len(live.log.frame) == 8 and live.log.files[0].incomplete == 1
     assert not live.look()
     add(log, lines[8][-40:])
-    assert live.look() and len(live.log.frame) == 9 and live.log.files[0].torn == 0 and live.log.files[0].lines == 9
+    assert live.look() and len(live.log.frame) == 9 and live.log.files[0].incomplete == 0 and live.log.files[0].lines == 9
 
 
 def test_a_run_that_ends_while_watched_is_said_once_it_is_quiet(tmp_path: Path, log: Path, lines: Lines) -> None:
@@ -119,7 +119,7 @@ def test_a_run_that_ends_while_watched_is_said_once_it_is_quiet(tmp_path: Path, 
     for file in log.parent.iterdir():
         os.utime(file, (long_ago, long_ago))
     assert live.look()
-    assert live.sentences()[1] == "Nothing was logged for more than 1 minute: the run has ended, or it waits."
+    assert live.sentences()[1] == "Nothing was logged for more than 1 minute: the run has ended, or it is waiting."
     assert live.sentences()[1] in Texts(live.page(10)).said and not live.look()
     page = live.page(10)
     assert "Held-out games" in page and page.count("eval, step") == 2, "before and after training"
@@ -142,7 +142,7 @@ def test_a_run_that_starts_over_or_resumes_is_read_again(log: Path, lines: Lines
     log.with_suffix(".new").replace(log)  # as a run does that resumes
     assert live.look() and len(live.log.frame) == 20
     log.unlink()
-    assert live.look() and live.log is None and "There is no dialogue" in live.sentences()[0]
+    assert live.look() and live.log is None and "Waiting for the dialogues" in live.sentences()[0]
     add(log, lines[0])
     assert live.look() and live.log is not None and len(live.log.frame) == 1
 
@@ -175,7 +175,7 @@ def test_a_long_log_is_read_in_parts_that_add_up(log: Path, lines: Lines, monkey
     monkeypatch.setattr("slim_rl.analysis.live.READING_SECONDS", 0.0)
     live = LiveRun(log)
     assert list(islice(looks(live), 3)) == [1, 2, 3]
-    assert any(said.startswith("So far ") for said in live.sentences())
+    assert any("of the log is read so far" in said for said in live.sentences())
     assert list(looks(live))[-1] == len(lines) and not live.behind
     assert live.log is not None and live.log.frame.equals(load([log]).frame)
 

@@ -70,8 +70,8 @@ def test_a_torn_last_line_is_counted_and_named(tmp_path: Path, dialogues: list[d
     path = write(tmp_path / "torn.jsonl", dialogues, end=orjson.dumps(dialogues[0])[:200])
     log = load([tmp_path])
     assert len(log.frame) == len(dialogues)
-    assert (log.files[0].lines, log.files[0].torn, log.files[0].unreadable) == (len(dialogues) + 1, 1, 0)
-    assert any(str(path) in warning and "torn" in warning for warning in log.warnings)
+    assert (log.files[0].lines, log.files[0].incomplete, log.files[0].unreadable) == (len(dialogues) + 1, 1, 0)
+    assert any(str(path) in warning and "incomplete" in warning for warning in log.warnings)
 
 
 def test_other_lines_are_counted_and_named(tmp_path: Path, dialogues: list[dict[str, Any]]) -> None:
@@ -81,9 +81,9 @@ def test_other_lines_are_counted_and_named(tmp_path: Path, dialogues: list[dict[
     write(tmp_path / "mixed.jsonl", [b"{nonsense", {"loss": 0.5}, [1, 2], b"", future, broken, odd, *dialogues])
     log = load([tmp_path])
     assert len(log.frame) == len(dialogues)
-    assert (log.files[0].unreadable, log.files[0].foreign, log.files[0].torn) == (1, 5, 0)
+    assert (log.files[0].unreadable, log.files[0].foreign, log.files[0].incomplete) == (1, 5, 0)
     assert log.files[0].lines == len(dialogues) + 6
-    assert sum("Not counted" in warning for warning in log.warnings) == 2
+    assert sum("Ignored" in warning for warning in log.warnings) == 2
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_load_same_name_in_two_folders_keeps_both(tmp_path: Path, dialogues: lis
     write(tmp_path / "probes" / "open_book" / "a.jsonl", dialogues[:2])
     log = load([tmp_path])
     assert (len(log.frame), log.repeated) == (len(dialogues) + 2, 1)
-    (said,) = (text for text in log.warnings if "several folders" in text)
+    (said,) = (text for text in log.warnings if "Several folders" in text)
     assert str(tmp_path / "probes" / "open_book") in said
     assert len(list(read_log(tmp_path))) == len(dialogues) + 2
 

@@ -212,7 +212,7 @@ def test_runs_are_ordered_by_the_logs_they_read() -> None:
 
 
 def test_arms_that_wait_for_each_other_are_one_sentence() -> None:
-    with pytest.raises(ConfigError, match="the arms one, two each waits"):
+    with pytest.raises(ConfigError, match="arms one, two wait for each other"):
         in_order([Run("one", "one", 0, (), ("two",)), Run("two", "two", 0, (), ("one",)), Run("three", "three", 0, ())])
 
 

@@ -56,11 +56,11 @@ def get(port: int, path: str = "/", **headers: str) -> tuple[int, str, str]:
 def test_a_page_is_sent_again_only_when_the_log_has_grown(log: Path, lines: list[bytes]) -> None:
     with served(log, every=0) as port:
         status, first, page = get(port)
-        assert status == 200 and "There is no dialogue" in page
+        assert status == 200 and "Waiting for the dialogues" in page
         assert get(port, If_None_Match=first)[0] == 304
         log.write_bytes(b"".join(lines[:16]))
         status, second, page = get(port, If_None_Match=first)
-        assert status == 200 and second != first and "16 dialogues of training, 2 steps" in page
+        assert status == 200 and second != first and "16 training dialogues, 2 steps" in page
         assert get(port, If_None_Match=second)[0] == 304
         assert f'data-version="{second.strip(chr(34))}"' in page, "the page knows which version it is"
 
@@ -87,7 +87,7 @@ def test_a_run_that_was_looked_at_before_is_served(log: Path, lines: list[bytes]
     live = LiveRun(log)
     live.look()
     with served(live, every=0) as port:
-        assert "32 dialogues of training" in get(port)[2]
+        assert "32 training dialogues" in get(port)[2]
 
 
 def test_only_this_machine_is_answered_and_only_by_the_page(log: Path) -> None:

@@ -30,7 +30,7 @@ def test_a_log_is_audited_by_partner(tmp_path: Path) -> None:
         log.append(Dialogue("f", "g", 0, 0, {"secret": 3}, {}, {"kind": "shy"}, environment="others.Game"))
     found, skipped = audits(read_log(tmp_path))
     assert [(audit.name, audit.dialogues) for audit in found] == [("openai a", 1), ("openai b", 2), ("all partners", 3)]
-    assert [audit.found["stated a false value"] for audit in found] == [[0, 1], [2, 2], [2, 3]]
+    assert [audit.faults["stated a false value"] for audit in found] == [[0, 1], [2, 2], [2, 3]]
     assert skipped == 2
     text = "\n".join(found[-1].lines())
     assert "66.67%" in text and "2 of 3" in text and "all partners, 3 dialogues" in text
@@ -55,7 +55,7 @@ def test_every_game_that_checks_its_partner_is_audited() -> None:
     played = asyncio.run(worker.play_all(episodes))
     (audit,), skipped = audits(dialogue for (dialogue,) in played)
     assert audit.name == "mute" and audit.dialogues == 5 and skipped == 0
-    refused, plain = audit.found["left a plain question open"]
+    refused, plain = audit.faults["left a plain question open"]
     assert refused == plain > 0
 
 
@@ -77,4 +77,4 @@ def test_a_log_of_nothing_that_can_be_audited_says_so(tmp_path: Path, capsys: py
     with DialogueLog(tmp_path / "log.jsonl") as log:
         log.append(Dialogue("e", "g", 0, 0, {"secret": 3}, {}, {"kind": "shy"}))
     load("lab audit")([str(tmp_path)], standalone_mode=False)
-    assert capsys.readouterr().out == "Left out: 1 dialogue of games that check no partner.\n"
+    assert capsys.readouterr().out == "Left out: 1 dialogue of games without a partner audit.\n"

@@ -130,5 +130,5 @@ def test_a_step_that_failed_is_where_the_next_run_resumes(tmp_path: Path, monkey
         (tmp_path / "cause").unlink(missing_ok=True)
     ran = [line.split()[-1] for line in (tmp_path / "ran").read_text().splitlines()]
     assert ran == ["one", "two", "two", "three"]
-    assert "two' failed; once its cause is gone" in capfd.readouterr().err
+    assert "two' failed. Fix the cause" in capfd.readouterr().err
     assert sys.executable not in (tmp_path / "ran").read_text()
