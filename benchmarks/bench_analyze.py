@@ -1,4 +1,4 @@
-"""How long an analysis takes, from log lines to the report: benchmarks/bench_analyze.py [--lines 100000] [--n 8]
+"""Time of an analysis, from log lines to the report: benchmarks/bench_analyze.py [--lines 100000] [--n 8]
 
 Writes a made-up log (five arms, three seeds each), analyses it in a separate process, and prints seconds, processor
 seconds, peak memory and the report's size.

@@ -1,4 +1,6 @@
-"""The policy's own decoding against transformers' continuous batching: the same dialogues, the same model, alternating in one process.
+"""Speed of the policy's decoding, compared with transformers' continuous batching.
+
+Both play the same dialogues with the same model, alternating in one process.
 
     python benchmarks/bench_batching.py [--model data/warmstart] [--dialogues 64 128] [--rounds 3] [--block 64]
 
@@ -22,7 +24,7 @@ from slim_rl.dialogue.policy import Policy, Sampled
 
 
 class ContinuousPolicy:
-    """Samples by a manager of continuous batching, which has started."""
+    """Policy that samples with a started manager of continuous batching."""
 
     identity = {"engine": "continuous batching"}  # noqa: RUF012
 
@@ -49,13 +51,13 @@ def main() -> None:
     parser.add_argument("--model", default="data/warmstart")
     parser.add_argument("--dialogues", type=int, nargs="+", default=[64, 128])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--block", type=int, default=64, help="tokens of a block of keys and values")
+    parser.add_argument("--block", type=int, default=64, help="tokens per block of keys and values")
     options = parser.parse_args()
     games = small_games(options.model, max(options.dialogues))
     model, chat = games.model, games.chat
 
     def tokens_per_second(number: int, policy: Any) -> tuple[float, float]:
-        """Tokens a second of processor time, so that other work on the machine weighs on neither; and tokens a dialogue."""
+        """Returns tokens per second of processor time, which other processes do not affect, and tokens per dialogue."""
         start, before = time.process_time(), policy.tokens_sampled
         asyncio.run(games.worker.play_all(games.specs[:number], policy=lambda spec: policy))
         tokens = policy.tokens_sampled - before
@@ -87,7 +89,7 @@ def main() -> None:
             tokens = [round(statistics.fmean(column)) for column in zip(*lengths, strict=True)]
             print(
                 f"{number} dialogues, median of {options.rounds} alternating rounds: ours {own:.0f} tokens/s, continuous batching "
-                f"{theirs:.0f} tokens/s, ratio {own / theirs:.1f} ({tokens[0]} and {tokens[1]} tokens a dialogue)"
+                f"{theirs:.0f} tokens/s, ratio {own / theirs:.1f} ({tokens[0]} and {tokens[1]} tokens per dialogue)"
             )
 
 

@@ -1,4 +1,4 @@
-"""Processor time of a call to the partner's endpoint: the openai client's typed method against its bare POST, which is what is used.
+"""Processor time per call to the partner's endpoint, with the openai client's POST (as used) and with its typed method.
 
     python benchmarks/bench_client.py [--calls 3000] [--rounds 2]
 
@@ -33,7 +33,7 @@ EXCHANGE = [
 
 
 def request(number: int) -> dict[str, Any]:
-    """As long as one in the middle of an 8×8 game."""
+    """Returns a request as long as one in the middle of an 8×8 game."""
     opening = [{"role": "system", "content": "rules " * 800}, {"role": "user", "content": "table " * 200}]
     model = OpenAIConfig().model
     return {"model": model, "temperature": 0.0, "max_tokens": 300, "messages": opening + 3 * EXCHANGE, "seed": number}
@@ -83,7 +83,7 @@ def main() -> None:
     for name, seconds in (("client.post", post), ("chat.completions.create", create)):
         cores = seconds * IN_FLIGHT / LATENCY
         print(
-            f"{name:<24} {1000 * seconds:.2f} ms a call; {cores:.2f} of a core with {IN_FLIGHT} of {LATENCY} s in flight"
+            f"{name:<24} {1000 * seconds:.2f} ms per call; {cores:.2f} of a core with {IN_FLIGHT} of {LATENCY} s in flight"
         )
     print(f"ratio {create / post:.1f}")
 

@@ -1,4 +1,4 @@
-"""Games a second of `generate_games` against a plain loop that does what DialOp's generator does, on one core.
+"""Games per second of `generate_games`, compared with a plain loop like DialOp's generator, on one core.
 
     python benchmarks/bench_generate.py [--n 8] [--seconds 30]
 
@@ -21,7 +21,7 @@ ROUND = 2.0  # seconds
 
 
 def plain_draws(config: MatchingSettings, rng: np.random.Generator) -> Iterator[bool]:
-    """DialOp's procedure: one draw after the other, three assignments each; whether it is kept."""
+    """DialOp's procedure: one draw after the other, three assignments each; yields True if the game is kept."""
 
     def score(known: np.ndarray) -> int:
         expected = -table * known - 50.0 * (1 - known)

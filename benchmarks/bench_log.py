@@ -1,5 +1,5 @@
 # ruff: noqa: E402  (the repository must be on the path first)
-"""How long a slime rollout's dialogues keep its GPUs waiting before they can be trained on: annotating and logging them.
+"""Time between a slime rollout and its training step: annotating and logging the dialogues.
 
     python benchmarks/bench_log.py [--dialogues 4096] [--rollout 60]
 
@@ -68,7 +68,7 @@ def samples(dialogues: list[Dialogue]) -> list[Any]:
 
 
 def log(folder: str, name: str, dialogues: list[Dialogue]) -> tuple[float, float]:
-    """(seconds, processor seconds) of the hook's log function."""
+    """Returns seconds and processor seconds of the hook's log function."""
     args = make_args(Path(folder), 9, Path(folder) / name)
     made = samples(dialogues)
     wall, cpu = time.monotonic(), time.process_time()

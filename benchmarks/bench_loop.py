@@ -1,4 +1,4 @@
-"""The dialogue loop's own time a turn, with a policy and a partner that answer at once, beside the game's own time.
+"""Time of the dialogue loop per turn, with an instant policy and partner, compared with the game's.
 
 python benchmarks/bench_loop.py [--dialogues 500] [--turns 20]
 """
@@ -21,12 +21,12 @@ from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.settings import MatchingSettings
 from slim_rl.lab.warmstart.tokenizer import train_tokenizer
 
-SAID, HEARD = "[message] What is Ava Li on BLEU?", "[message] Ava Li on BLEU: 62."
+QUESTION, ANSWER = "[message] What is Ava Li on BLEU?", "[message] Ava Li on BLEU: 62."
 
 
 class InstantPolicy:
     def __init__(self, chat: Chat) -> None:
-        self.ids = chat.said_ids(SAID)
+        self.ids = chat.said_ids(QUESTION)
         self.identity: dict[str, Any] = {"engine": "instant"}
 
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
@@ -38,7 +38,7 @@ class InstantPartner:
         self.identity: dict[str, Any] = {"kind": "instant"}
 
     async def act(self, view: View) -> Turn:
-        return Turn(HEARD)
+        return Turn(ANSWER)
 
 
 def main() -> None:
@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--dialogues", type=int, default=300)
     parser.add_argument("--turns", type=int, default=20)
     options = parser.parse_args()
-    chat = Chat(train_tokenizer([SAID, HEARD] * 9, 400))
+    chat = Chat(train_tokenizer([QUESTION, ANSWER] * 9, 400))
     policy, partner = InstantPolicy(chat), InstantPartner()
     state = next(generate_games(1, MatchingSettings(n=8)))
 
@@ -60,10 +60,10 @@ def main() -> None:
             env = MatchingEnv(max_turns=turns)
             env.reset(state)
             for turn in range(turns):
-                env.step(HEARD if turn % 2 else SAID)
+                env.step(ANSWER if turn % 2 else QUESTION)
 
     asyncio.run(play(2))
-    print(f"{'turns':>6} {'loop, µs a turn':>16} {'game alone':>12} {'ratio':>7}")
+    print(f"{'turns':>6} {'loop, µs per turn':>16} {'game alone':>12} {'ratio':>7}")
     for turns in (options.turns // 2, options.turns, 2 * options.turns):
         start = time.process_time()
         asyncio.run(play(turns))

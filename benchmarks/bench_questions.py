@@ -1,4 +1,4 @@
-"""How fast the measuring instrument is, on one core: labels, annotation, measures, question values.
+"""Speed of labels, annotation, measures and question values, on one core.
 
     python benchmarks/bench_questions.py
 
@@ -59,7 +59,7 @@ def dialogue(rng: random.Random, state: GameState, turns: int = 10) -> Dialogue:
 
 
 def seconds(work: Callable[[], object], repeats: int = 3) -> float:
-    """The best CPU time of a few tries."""
+    """Returns the best CPU time of a few tries."""
     times = []
     for _ in range(repeats):
         start = time.process_time()
@@ -69,7 +69,7 @@ def seconds(work: Callable[[], object], repeats: int = 3) -> float:
 
 
 def plain_values(state: GameState) -> np.ndarray:
-    """What each unknown cell is worth to seat 0, the plain way: every answer from 0 to 100 is tried."""
+    """Returns the value of each unknown score to seat 0, by trying every answer from 0 to 100."""
     known = np.array(state.mask1, dtype=bool)
     values = np.where(known, np.array(state.table), 50).astype(float)
     rows, columns = linear_sum_assignment(-values)
@@ -106,16 +106,16 @@ def main() -> None:
             for each in dialogues:
                 annotate(each)
 
-        print(f"annotate, {n}x{n}           {seconds(fill) / len(played) * 1e3:10.2f} ms a dialogue of 10 messages")
+        print(f"annotate, {n}x{n}           {seconds(fill) / len(played) * 1e3:10.2f} ms per dialogue of 10 messages")
         took = seconds(lambda dialogues=played: [measures(each) for each in dialogues])  # type: ignore[misc]
-        print(f"measures, {n}x{n}           {took / len(played) * 1e6:10.0f} µs a dialogue")
+        print(f"measures, {n}x{n}           {took / len(played) * 1e6:10.0f} µs per dialogue")
         ours = seconds(lambda n=n: [Knowledge(state, 0).expected_value for state in games[n]]) / len(games[n])  # type: ignore[misc]
         plain = seconds(lambda n=n: [plain_values(state) for state in games[n][:5]], 1) / 5  # type: ignore[misc]
         print(
-            f"value of every question, {n}x{n} {ours * 1e6:5.0f} µs a board; the plain way {plain / ours:,.0f} times that"
+            f"value of every question, {n}x{n} {ours * 1e6:5.0f} µs per board; the plain way {plain / ours:,.0f} times that"
         )
         took = seconds(lambda n=n: frontier(games[n], [0] * len(games[n]), 2 * n, "greedy"))  # type: ignore[misc]
-        print(f"frontier, {n}x{n}, k <= {2 * n:2}  {took / len(games[n]) * 1e6:10.0f} µs a game")
+        print(f"frontier, {n}x{n}, k <= {2 * n:2}  {took / len(games[n]) * 1e6:10.0f} µs per game")
 
 
 if __name__ == "__main__":

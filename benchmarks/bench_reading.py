@@ -41,7 +41,7 @@ READERS: dict[str, Callable[[str], object]] = {
 
 
 def long_text(kind: str, length: int) -> str:
-    """A text of `length` characters that repeats the pattern of `kind`."""
+    """Returns a text of `length` characters that repeats the pattern of `kind`."""
     head, part = TEXTS[kind]
     return (head + part * (length // len(part) + 1))[:length]
 
@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--largest", type=int, default=1_000_000, help="characters of the longest text")
     options = parser.parse_args()
     sizes = [size for size in (1_000, 10_000, 30_000, 100_000, 1_000_000) if size <= options.largest]
-    print(f"{'nanoseconds a character':<32}" + "".join(f"{size:>12,}" for size in sizes))
+    print(f"{'ns per character':<32}" + "".join(f"{size:>12,}" for size in sizes))
     for reader, work in READERS.items():
         for kind in TEXTS:
             row = []

@@ -1,4 +1,4 @@
-"""The slime hook's own processor time a policy turn, beside slime's stock single-turn `generate` on the same instant engine; how it
+"""The slime hook's own processor time per policy turn, beside slime's stock single-turn `generate` on the same instant engine; how it
 grows with the number of turns; and the memory of a dialogue in flight.
 
     SLIME_DIR=... python benchmarks/bench_slime_hook.py [--turns 4 8 16 32] [--dialogues 64] [--rounds 3]
@@ -27,7 +27,7 @@ from tests.backends.slime_setup import Sample, sampling_params
 
 
 async def play(args: Namespace, samples: list[Sample]) -> tuple[float, float, float]:
-    """(processor seconds a policy turn, mean input tokens of a turn, turns a dialogue)."""
+    """Returns processor seconds per policy turn, mean input tokens per turn, and turns per dialogue."""
     gc.collect()
     start = time.process_time()
     await asyncio.gather(*(generate(args, sample, sampling_params(args)) for sample in samples))
@@ -39,7 +39,7 @@ async def play(args: Namespace, samples: list[Sample]) -> tuple[float, float, fl
 
 
 async def single_turns(args: Namespace, prompts: list[str], in_flight: int) -> float:
-    """Processor seconds a turn of slime's own `generate`."""
+    """Returns processor seconds per turn of slime's own `generate`."""
     samples = [Sample(prompt=prompt, index=i, session_id=f"s{i}") for i, prompt in enumerate(prompts)]
     gate = asyncio.Semaphore(in_flight)
 
@@ -54,7 +54,7 @@ async def single_turns(args: Namespace, prompts: list[str], in_flight: int) -> f
 
 
 async def memory(args: Namespace, partner: bench.Yes, samples: list[Sample], at_turn: int) -> float:
-    """Bytes a dialogue that waits for its partner's reply number `at_turn`."""
+    """Returns bytes per dialogue that waits for its partner's reply number `at_turn`."""
     go, waiting = asyncio.Event(), 0
 
     async def think(view: Any) -> None:
@@ -80,9 +80,9 @@ async def memory(args: Namespace, partner: bench.Yes, samples: list[Sample], at_
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--turns", type=int, nargs="+", default=[4, 8, 16, 32], help="policy turns a dialogue")
+    parser.add_argument("--turns", type=int, nargs="+", default=[4, 8, 16, 32], help="policy turns per dialogue")
     parser.add_argument("--dialogues", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=3, help="the best of so many counts")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds, of which the best counts")
     options = parser.parse_args()
     tokenizer = bench.make_tokenizer()
     with tempfile.TemporaryDirectory() as folder:
@@ -109,7 +109,7 @@ def main() -> None:
                     bench.run(args, bench.Yes(), single_turns(args, [long] * count, options.dialogues)) for _ in rounds
                 )
             print(
-                f"{number:4.0f} turns: hook {1e3 * seconds:.2f} ms a turn ({tokens:.0f} input tokens); "
+                f"{number:4.0f} turns: hook {1e3 * seconds:.2f} ms per turn ({tokens:.0f} input tokens); "
                 f"stock {1e3 * base:.2f} ms ({length} tokens), ratio {seconds / base:.2f}; "
                 f"stock at the same length {1e3 * same:.2f} ms, ratio {seconds / same:.2f}",
                 flush=True,
@@ -118,7 +118,7 @@ def main() -> None:
             args, partner = bench.arguments(folder, port), bench.Yes()
             for at_turn in (1, 5, 10):
                 taken = bench.run(args, partner, memory(args, partner, bench.samples(options.dialogues), at_turn))
-                print(f"in flight at turn {at_turn:2}: {taken / 1024:.0f} KiB a dialogue", flush=True)
+                print(f"in flight at turn {at_turn:2}: {taken / 1024:.0f} KiB per dialogue", flush=True)
 
 
 if __name__ == "__main__":

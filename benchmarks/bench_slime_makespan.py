@@ -1,4 +1,4 @@
-"""How long a rollout takes with many dialogues in flight, against the ideal: the slowest dialogue's own latencies added up.
+"""Duration of a rollout with many dialogues in flight, compared with the ideal: the sum of the slowest dialogue's latencies.
 
     SLIME_DIR=... python benchmarks/bench_slime_makespan.py [--dialogues 512] [--scale 1.0]
 
@@ -37,7 +37,7 @@ def engine_latency(scale: float, rng: random.Random) -> float:
 
 
 async def rollout(args: Namespace, samples: list[Sample]) -> tuple[float, float]:
-    """(wall seconds, processor seconds) of all dialogues."""
+    """Returns wall seconds and processor seconds of all dialogues."""
     wall, processor = time.monotonic(), time.process_time()
     await asyncio.gather(*(generate(args, sample, sampling_params(args)) for sample in samples))
     return time.monotonic() - wall, time.process_time() - processor
@@ -46,7 +46,7 @@ async def rollout(args: Namespace, samples: list[Sample]) -> tuple[float, float]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--dialogues", type=int, default=512)
-    parser.add_argument("--turns", type=int, default=8, help="policy turns a dialogue")
+    parser.add_argument("--turns", type=int, default=8, help="policy turns per dialogue")
     parser.add_argument("--scale", type=float, default=1.0)
     options = parser.parse_args()
     thought: dict[int, float] = {}

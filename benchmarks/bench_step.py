@@ -2,7 +2,7 @@
 
     python benchmarks/bench_step.py --model data/warmstart [--other CHECKOUT --other-model FOLDER] [--steps 6] [--rounds 3]
 
-Each round trains a few steps of 128 dialogues of `configs/matching_local.yaml` in each checkout, with its own start and its own settings;
+Each round trains a few steps of 128 dialogues of `configs/matching_local.yaml` in each checkout, with its initial policy and settings;
 the learning rate is next to nothing, so that the dialogues of a round stay as long as they were. What is compared are dialogues with as
 many questions: choose two models that ask about as often, such as one that was trained until it does.
 """
@@ -28,7 +28,7 @@ HERE = Path(__file__).resolve().parents[1]
 
 @dataclass
 class Side:
-    """A checkout, its start, and what its steps have shown: seconds, questions and tokens a dialogue."""
+    """Checkout with its initial policy, and the measured seconds, questions and tokens per dialogue."""
 
     checkout: Path
     model: str
@@ -53,12 +53,12 @@ def main() -> None:
             train(side, options.steps, seed=round_number)
     for side in sides:
         print(
-            f"{side.checkout.name}: {statistics.median(side.seconds):.2f} s a step, "
-            f"{statistics.fmean(side.questions):.2f} questions and {statistics.fmean(side.tokens):.0f} tokens a dialogue"
+            f"{side.checkout.name}: {statistics.median(side.seconds):.2f} s per step, "
+            f"{statistics.fmean(side.questions):.2f} questions and {statistics.fmean(side.tokens):.0f} tokens per dialogue"
         )
     if options.other:
         here, other = (statistics.median(side.seconds) for side in sides)
-        print(f"steps a second, {sides[0].checkout.name} to {sides[1].checkout.name}: {other / here:.2f}")
+        print(f"steps per second, {sides[0].checkout.name} to {sides[1].checkout.name}: {other / here:.2f}")
 
 
 def train(

@@ -1,4 +1,4 @@
-"""Wave sampling against one generate a turn: the same dialogues, the same model, alternating in one process.
+"""Wave sampling against one generate call per turn: the same dialogues, the same model, alternating in one process.
 
 python benchmarks/bench_wave.py [--model data/warmstart] [--dialogues 64] [--rounds 3]
 """
@@ -30,7 +30,7 @@ def main() -> None:
     rates = [(tokens_per_second(None, r), tokens_per_second(1, r)) for r in range(options.rounds)]
     wave, single = (statistics.median(column) for column in zip(*rates, strict=True))
     print(f"{options.dialogues} dialogues, median of {options.rounds} alternating rounds")
-    print(f"wave: {wave:.0f} tokens/s   one generate a turn: {single:.0f} tokens/s   ratio: {wave / single:.1f}")
+    print(f"wave: {wave:.0f} tokens/s   one generate call per turn: {single:.0f} tokens/s   ratio: {wave / single:.1f}")
 
 
 if __name__ == "__main__":

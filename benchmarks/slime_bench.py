@@ -1,5 +1,5 @@
 # ruff: noqa: E402  (slime must be on the path first)
-"""What the benchmarks of the slime hook share: slime's arguments, a partner with fixed answers, and an engine in a separate process.
+"""Shared parts of the slime hook's benchmarks: slime's arguments, a partner with fixed answers, an engine process.
 
 They run slime's own code: SLIME_DIR must name a checkout of slime, in an environment that can import its rollout code.
 """
@@ -34,7 +34,7 @@ from tests.fakes.sglang_server import SGLangServer
 
 
 class Yes:
-    """A partner that costs nothing: it hears, and accepts every plan."""
+    """Instant partner that accepts every plan."""
 
     identity: ClassVar = {"kind": "yes"}
 
@@ -48,7 +48,7 @@ class Yes:
 
 
 def make_tokenizer() -> Any:
-    """A tokenizer that writes an 8 by 8 game in about as many tokens as Qwen's (some 900)."""
+    """Returns a tokenizer that encodes an 8×8 game in about as many tokens as Qwen's (about 900)."""
     env = MatchingEnv()
     texts = []
     for game in generate_games(20, MatchingSettings(), seed=9):
@@ -66,7 +66,7 @@ def _serve(tokenizer: Any, turns: int, delay: Any, port: Any) -> None:
 
 @contextmanager
 def engine(tokenizer: Any, turns: int, delay: Any = 0.0) -> Iterator[int]:
-    """An engine whose policy speaks `turns` times a game. Yields its port."""
+    """Starts an engine whose policy has `turns` turns per game, and yields its port."""
     context = multiprocessing.get_context("fork")
     port = context.Queue()
     process = context.Process(target=_serve, args=(tokenizer, turns, delay, port), daemon=True)

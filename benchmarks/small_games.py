@@ -1,4 +1,4 @@
-"""What benchmarks of sampling play: the 3×3 games of a small model, on one thread."""
+"""3×3 games of a small model on one thread, for benchmarks of sampling."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slim_rl.policies.transformers import TransformersPolicy, load_model
 
 @dataclass(frozen=True, slots=True)
 class SmallGames:
-    """A model, and episodes for it to play."""
+    """Model, and dialogues for it to play."""
 
     model: Any
     tokenizer: Any
@@ -26,14 +26,14 @@ class SmallGames:
     specs: list[DialogueSpec]
 
     def policy(self, seed: int) -> TransformersPolicy:
-        """The project's own decoding of the model."""
+        """Returns the project's policy of the model."""
         policy = TransformersPolicy(self.model, self.chat.stop_ids, pad_id=self.tokenizer.pad_token_id)
         policy.reseed(seed)
         return policy
 
 
 def small_games(path: str, number: int) -> SmallGames:
-    """The model at `path`, and `number` episodes."""
+    """Returns the model at `path`, and `number` dialogues to play."""
     torch.set_num_threads(1)
     config = parse_config(
         {

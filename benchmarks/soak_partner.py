@@ -6,7 +6,7 @@ Faults are responses that fail, too large and compressed ones among them; odd an
 or with no usage or a senseless one; and the key is revoked for a while (a minute in 10,000 dialogues). Prints the outcome of the
 dialogues, memory at 10, 50 and 100%, and the makespan beside the ideal: the same dialogues, each as long as what the server drew for
 it (latencies, requests that were never answered, pauses it asked for), packed on as many slots, with no time spent on anything else
-but the wait for the key. Ctrl-C leaves a whole log; the same command then plays what is missing.
+but the wait for the key. After Ctrl-C, the same command plays the missing dialogues.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from slim_rl.lab.warmstart.tokenizer import train_tokenizer  # noqa: E402
 from tests.fakes.openai_server import ODD  # noqa: E402
 
 GROUP = 8  # dialogues of one game
-PATIENCE = 5.0  # a request times out after this many median latencies
+TIMEOUT = 5.0  # a request times out after this many median latencies
 
 
 class Asker:
-    """An instant policy: asks one to three questions and proposes. What it says depends on the dialogue's key alone."""
+    """Instant policy that asks one to three questions and proposes, depending on the dialogue's key alone."""
 
     identity = {"engine": "soak"}  # noqa: RUF012
 
@@ -78,7 +78,7 @@ async def soak(options: argparse.Namespace, url: str, chat: Chat) -> dict[str, A
     settings = OpenAIConfig(
         base_url=url,
         concurrency=options.concurrency,
-        request_seconds=PATIENCE * options.latency,
+        request_seconds=TIMEOUT * options.latency,
         turn_seconds=120.0,
         backoff_seconds=0.1,
         max_backoff_seconds=2.0,
@@ -125,12 +125,12 @@ async def soak(options: argparse.Namespace, url: str, chat: Chat) -> dict[str, A
 
 
 def _queued_seconds() -> float:
-    """How long this process was ready to run but had no core."""
+    """Returns the seconds that this process was ready to run but had no core."""
     return int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
 
 
 def ideal_seconds(lengths: Sequence[float], slots: int) -> float:
-    """The makespan of dialogues of these lengths, begun in this order as slots fall free."""
+    """Returns the makespan of dialogues of these lengths, started in this order as slots become free."""
     ends = [0.0] * slots
     for length in lengths:
         heapq.heappush(ends, heapq.heappop(ends) + length)
@@ -145,7 +145,7 @@ def report(options: argparse.Namespace, measured: dict[str, Any], tally: dict[st
         kinds.update({kind: int(count) for kind, count in game.items() if kind not in ("seconds", "retry_after")})
     requests = sum(kinds.values())
     answered = sum(kinds[kind] for kind in ("answer", *ODD))
-    lengths = [_length(games.get(str(number), {}), PATIENCE * options.latency) for number in measured["order"]]
+    lengths = [_length(games.get(str(number), {}), TIMEOUT * options.latency) for number in measured["order"]]
     revoked = options.revoked if measured["seconds"] > options.revoked else 0.0
     ideal = ideal_seconds(lengths, options.concurrency) + revoked
     reasons: Counter[str] = Counter()
@@ -162,7 +162,7 @@ def report(options: argparse.Namespace, measured: dict[str, Any], tally: dict[st
         ("dialogues in the log", f"{sum(reasons.values())} of {options.dialogues}"),
         *((f"  {reason}", str(count)) for reason, count in reasons.most_common()),
         ("exceptions escaped", str(len(measured["escaped"]))),
-        ("dialogues lost", f"{sum(lost.values())} (expected of {tries} tries a request: {expected:.2f})"),
+        ("dialogues lost", f"{sum(lost.values())} (expected of {tries} tries per request: {expected:.2f})"),
         (
             "groups that lost any",
             f"{sum(n > 0 for n in lost.values())} of {len(lost)}; at most {max(lost.values(), default=0)} of {GROUP}",
@@ -181,8 +181,8 @@ def report(options: argparse.Namespace, measured: dict[str, Any], tally: dict[st
         ("ideal", f"{ideal:.1f} s"),
         ("makespan / ideal", f"{seconds / ideal:.3f}" if ideal else "-"),
         (
-            "own processor time",
-            f"{cpu:.1f} s ({1000 * cpu / played:.1f} ms a dialogue)",
+            "processor time",
+            f"{cpu:.1f} s ({1000 * cpu / played:.1f} ms per dialogue)",
         ),
         ("waited for a core", f"{measured['queued']:.1f} s"),
     ]
@@ -193,7 +193,7 @@ def report(options: argparse.Namespace, measured: dict[str, Any], tally: dict[st
 
 
 def _length(game: dict[str, float], request_seconds: float) -> float:
-    """Seconds a dialogue cannot do without."""
+    """Returns the unavoidable seconds of a dialogue."""
     return game.get("seconds", 0.0) + game.get("retry_after", 0.0) + game.get("hang", 0) * request_seconds
 
 
@@ -229,7 +229,7 @@ def main() -> int:
         with urllib.request.urlopen(url.removesuffix("/v1") + "/tally") as answer:
             report(options, measured, json.load(answer))
     except KeyboardInterrupt:
-        print("Interrupted. The log is whole; the same command continues from here.", file=sys.stderr)
+        print("Interrupted. The log is complete; run the same command to continue.", file=sys.stderr)
         return 130
     finally:
         server.kill()

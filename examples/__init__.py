@@ -1,1 +1,1 @@
-"""Worked examples: games of your own (docs/tutorials/custom-environment.md)."""
+"""Worked examples: custom environments (docs/tutorials/custom-environment.md)."""

@@ -1,4 +1,4 @@
-"""GRPO on one page: a language model plays games, and what it said in those that went well becomes more likely.
+"""GRPO on one page: a language model plays games, and its messages in games of high reward become more likely.
 
     python -m examples.grpo_by_hand [--steps 5] [--set key=value …]
 
@@ -32,7 +32,7 @@ from slim_rl.policies.transformers import TransformersPolicy, load_policy
 
 
 def play(worker: RolloutWorker, policy: TransformersPolicy, games: list[GameRow], step: int) -> list[list[Dialogue]]:
-    """A group a game: the same tables each time, and other words, because the policy's are drawn by chance."""
+    """Plays one group per game; dialogues of a group differ because the policy samples its messages."""
     size = worker.config.train.group_size
     policy.reseed(worker.config.seed + step)  # and have it forget what it computed with older weights
     specs = [worker.spec(game, str(step), number, step=step) for game in games for number in range(size)]
@@ -41,10 +41,10 @@ def play(worker: RolloutWorker, policy: TransformersPolicy, games: list[GameRow]
 
 
 def advantages(rewards: Sequence[float | None], scale: bool) -> list[float]:
-    """How much better than its group each dialogue went; with `scale`, in the group's standard deviations.
+    """Returns each reward minus its group's mean; with `scale`, in the group's standard deviations.
 
-    Games differ: 0.8 is much where the others got 0.6, and little where they got 1. So the group's mean is the baseline. A
-    dialogue that failed (None: say, the partner's server was down) tells nothing of the policy: it is in no mean and has no advantage.
+    Games differ: 0.8 is high if the others got 0.6, and low if they got 1, so the group's mean is the baseline. A failed dialogue (None; for
+    example, the partner's server was down) says nothing about the policy: it is in no mean and has advantage 0.
     """
     played = [reward for reward in rewards if reward is not None]
     mean = fmean(played) if played else 0.0
@@ -53,7 +53,7 @@ def advantages(rewards: Sequence[float | None], scale: bool) -> list[float]:
 
 
 class Batch(NamedTuple):
-    """A row a dialogue, a column a token; padded on the right, where no earlier token sees it."""
+    """Batch with one row per dialogue and one column per token, padded on the right."""
 
     ids: Tensor  # what the model reads: the prompt, its own turns and the partner's
     labels: Tensor  # the token that came next
@@ -62,7 +62,7 @@ class Batch(NamedTuple):
 
 
 def make_batch(groups: list[list[Dialogue]], config: Config) -> Batch:
-    """The dialogues that did not fail, as tensors."""
+    """Returns the completed dialogues as tensors."""
     rows: list[tuple[Dialogue, float]] = []
     for group in groups:
         compared = advantages([dialogue.reward for dialogue in group], config.train.scale_rewards)
@@ -85,7 +85,7 @@ def weights(mask: Tensor, dialogues: int, config: Config) -> Tensor:
 
 
 def logprobs(model: Any, batch: Batch, temperature: float) -> Tensor:
-    """How likely each label is after all tokens before it: log p."""
+    """Returns the log probability of each label given all tokens before it."""
     logits = model(input_ids=batch.ids, use_cache=False).logits / temperature
     return torch.gather(logits.log_softmax(-1), 2, batch.labels[..., None])[..., 0]
 
@@ -100,7 +100,7 @@ def loss(model: Any, reference: Any, batch: Batch, config: Config, old: Tensor |
     clipped = ratio.clamp(1 - train.clip_ratio, 1 + train.clip_ratio)
     gain = torch.min(ratio * batch.advantages, clipped * batch.advantages)
     if train.kl_coef:
-        # The KL: a pull back to the start, so that what no reward tests, such as how to write a plan, is not worn away. e^d - d - 1
+        # The KL: a pull towards the initial policy, which preserves what no reward tests, such as the plan format. e^d - d - 1
         # is 0 where both models agree and above it elsewhere; its mean over sampled tokens is their KL divergence ("k3"). The
         # ratio stands before it because the model also decides which tokens are sampled, and the gradient must know.
         with torch.no_grad():
@@ -110,7 +110,7 @@ def loss(model: Any, reference: Any, batch: Batch, config: Config, old: Tensor |
 
 
 def update(model: Any, reference: Any, optimizer: Any, batch: Batch, config: Config) -> tuple[float, float]:
-    """A step of the optimizer; in parts, which spares memory. Returns the loss and the gradient's norm."""
+    """Makes one optimizer step, in micro-batches to save memory. Returns the loss and the gradient's norm."""
     total = 0.0
     optimizer.zero_grad()
     for rows in torch.arange(len(batch.ids)).split(config.train.micro_batch):
@@ -123,7 +123,7 @@ def update(model: Any, reference: Any, optimizer: Any, batch: Batch, config: Con
 
 
 def train(config: Config, steps: int) -> Iterator[str]:
-    """Yields a line a step. Raises SlimError where too many dialogues failed."""
+    """Trains, and yields one line per step. Raises SlimError if too many dialogues failed."""
     (policy, chat), rows, count = load_policy(config.policy), load_rows(config), config.train.games_per_step
     worker, model, reference = RolloutWorker(config, chat, policy), policy.model, deepcopy(policy.model)
     optimizer = torch.optim.Adam(model.parameters())
@@ -145,5 +145,5 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE")
     options = parser.parse_args()
-    for told in train(load_config("configs/matching_local.yaml", options.overrides), options.steps):
-        print(told, flush=True)
+    for line in train(load_config("configs/matching_local.yaml", options.overrides), options.steps):
+        print(line, flush=True)

@@ -1,4 +1,4 @@
-"""A partner is one class in one file: a config names it by its dotted path, and nothing else is edited.
+"""Custom partner: one class, which a config names by its dotted path.
 
 partner: {kind: examples.lying_partner.LyingPartner, args: {lies: 0.5}}
 """
@@ -13,7 +13,7 @@ from slim_rl import View
 
 
 class LyingPartner(HonestPartner):
-    """A guide that turns an answer round with chance `lies`. The same view gets the same answer: chance comes from its seed."""
+    """Guide that inverts an answer with probability `lies`; the view's seed decides, so the same view gets the same answer."""
 
     def __init__(self, lies: float = 0.5) -> None:
         self.lies = lies

@@ -1,6 +1,6 @@
-"""A game of your own in sixty lines: find a secret number in as few guesses as you can.
+"""Custom environment in sixty lines: find a secret number in as few guesses as possible.
 
-One seat: the environment answers the player itself. The reward is a function of the trajectory, here of the guesses made.
+It has one seat: the environment answers the player. The reward depends on the guesses.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from slim_rl import BaseEnvironment
 
 
 def reward(guesses: list[int], secret: int, allowed: int) -> float:
-    """1 for a hit at the first guess, less for each guess more; 0 without one."""
+    """Returns 1 for a hit at the first guess, less for each further guess, 0 without a hit."""
     return 1 - (len(guesses) - 1) / allowed if secret in guesses else 0.0
 
 

@@ -1,4 +1,4 @@
-"""A second game for two, with its own partner: find the treasure, and see that asking pays (docs/reference/environment-api.md).
+"""Custom environment for two seats, with a partner: find the treasure by asking (docs/reference/environment-api.md).
 
 The seeker (seat 0) digs once: half the reward is for the right row, half for the right column. It sees nothing of the treasure;
 the guide (seat 1) knows the cell. A message with a number digs there, unless it asks: whatever has a question mark, or a number right after "row" or
@@ -24,7 +24,7 @@ LINES: list[Line] = [(axis, index) for axis in (0, 1) for index in range(3)]
 
 
 def cell_dug(text: str) -> int | None:
-    """The number that a message digs at, whether or not there is such a cell; None if it digs nowhere."""
+    """Returns the number that a message digs at, even if there is no such cell; None if it does not dig."""
     if "?" in text:
         return None
     number = re.search(r"(?<!row )(?<!column )(?<!\d)\d{1,6}", text, re.IGNORECASE)
@@ -32,7 +32,7 @@ def cell_dug(text: str) -> int | None:
 
 
 def lines_named(text: str) -> list[Line]:
-    """The rows and columns that a message asks about; none if it digs."""
+    """Returns the rows and columns that a message asks about; empty if it digs."""
     return [] if cell_dug(text) is not None else [(a, i) for a, i in LINES if re.search(rf"\b{NAMES[a][i]}\b", text)]
 
 
@@ -158,13 +158,13 @@ class Treasure(MeasuredEnvironment):
 
 
 class Belief:
-    """What a seeker may still think: `left[0]` are the rows that are not ruled out, `left[1]` the columns."""
+    """Belief of a seeker: `left[0]` has the rows that are not ruled out, `left[1]` the columns."""
 
     def __init__(self) -> None:
         self.left = ({0, 1, 2}, {0, 1, 2})
 
     def expected(self, treasure: Sequence[int] | None = None) -> float:
-        """The reward of a cell drawn from what is left: as the seeker must think, or, given the treasure, in truth."""
+        """Returns the expected reward of a random remaining cell: in the seeker's belief, or in truth given the treasure."""
         hits = [treasure is None or treasure[axis] in self.left[axis] for axis in (0, 1)]
         return sum(hit / len(left) for hit, left in zip(hits, self.left, strict=True)) / 2
 
@@ -193,7 +193,7 @@ def _asked(treasure: Sequence[int], most: int) -> list[tuple[float, float]]:
 
 
 class HonestPartner:
-    """The guide. It says yes or no to a question about one row or one column, and nothing else."""
+    """Guide that answers yes or no to a question about one row or one column, and nothing else."""
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -208,5 +208,5 @@ class HonestPartner:
         return Turn("Yes." if self.answer(lines[0], view) else "No.")
 
     def answer(self, line: Line, view: View) -> bool:
-        """Whether the guide says that the treasure is there."""
+        """Returns True if the guide states that the treasure is there."""
         return bool(view.private[line[0]] == line[1])

@@ -1,4 +1,4 @@
-"""Fills in what a finished dialogue's turns ask, tell and were worth, and finds its partner's faults. Depends on the dialogue alone.
+"""Annotations of a finished dialogue: questions, answers, values, and the partner's faults. They depend on the dialogue alone.
 
 What a question is about (`pairs`) is ("trait", "hat") or ("character", "Mara"). It can be learned while its answer is not known beforehand,
 and is informative once the answer said yes or no. When the same dialogue would get other annotations, `GuessWhoEnv.annotator_version` is raised.
@@ -57,7 +57,7 @@ def annotate(dialogue: Dialogue) -> None:
 
 
 def _spoken(dialogue: Dialogue) -> Iterator[tuple[Turn, Turn | None]]:
-    """The asker's turns, each with the valid reply to it; None where there was none."""
+    """Yields the asker's turns, each with its valid reply or None."""
     for i, turn in enumerate(dialogue.turns):
         if turn.seat == 0:
             later = (other for other in dialogue.turns[i + 1 :] if other.error is None)
@@ -73,7 +73,7 @@ def _clear(turn: Turn) -> None:
 
 
 def _fill(turn: Turn, suspects: Suspects, asked: set[Question]) -> Question | None:
-    """What a message asks by its own words. Returns what it plainly asks about."""
+    """Annotates a message's question from its text, and returns the question if it is plain."""
     message = read(turn.text)
     if not message.asks:
         return None
@@ -105,7 +105,7 @@ def _answered(turn: Turn, question: Question, reply: Turn | None, suspects: Susp
 
 
 def state_values(dialogue: Dialogue) -> list[float]:
-    """The chance to win by a guess before each of the policy's turns, for all that it then knows."""
+    """Returns the probability of a correct guess before each of the policy's turns, given its knowledge."""
     return [turn.state_value or 0.0 for turn in dialogue.turns if turn.role == "policy"]
 
 

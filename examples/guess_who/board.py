@@ -1,4 +1,4 @@
-"""One dealt game. What a question's true answer is follows from it alone.
+"""Board of a game, from which the true answers of all questions follow.
 
 Sets of characters are whole numbers, a bit for each character in the board's order: bit 0 is the first.
 """
@@ -43,28 +43,28 @@ class GameBoard:
 
     @cached_property
     def questions(self) -> dict[Question, int]:
-        """Every plain question, about a trait or a character, and those for whom its answer is yes."""
+        """Plain questions about traits and characters, each with the set of characters for whom the answer is yes."""
         found: dict[Question, int] = {}
         for trait in dict.fromkeys((*TRAITS, *(trait for traits in self.characters.values() for trait in traits))):
             found["trait", trait] = sum(1 << i for i, traits in enumerate(self.characters.values()) if trait in traits)
         return found | {("character", name): 1 << i for i, name in enumerate(self.names)}
 
     def truth(self, question: Question) -> bool:
-        """Whether the honest answer is yes; no of whoever is not on the board."""
+        """Returns True if the honest answer is yes; a character that is not on the board gets no."""
         return bool(self.questions.get(question, 0) & self.hidden)
 
     @cached_property
     def hidden(self) -> int:
-        """The hidden character alone, as a set."""
+        """Set of the hidden character."""
         return 1 << self.names.index(self.secret)
 
     def among(self, left: int) -> list[str]:
-        """The names in a set."""
+        """Returns the names in a set."""
         return [name for i, name in enumerate(self.names) if left >> i & 1]
 
     @property
     def id(self) -> str:
-        """A name that two games share only if they are the same."""
+        """Digest of the game."""
         return hashlib.sha256(json.dumps(self.to_dict()).encode()).hexdigest()[:16]
 
     def to_dict(self) -> dict[str, Any]:

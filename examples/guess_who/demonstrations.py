@@ -1,8 +1,7 @@
-"""What a tiny model is taught the game by: a player that asks a drawn number of questions about random traits, and then guesses the
-first of those who are left, which wins as often as any other of them.
+"""Demonstrations for the warm start: a player that asks a random number of questions about random traits, and then guesses.
 
-How many it asks depends on nothing in the game, and nor does what it asks about, but that it repeats no question. A model taught by it
-can therefore ask but has no reason to: whether asking pays, how often, and what about, is left to reinforcement learning.
+It guesses the first remaining character, which wins as often as any other. Its questions do not depend on the game, except that it repeats
+none. A model trained on it can ask but has no reason to: reinforcement learning has to find out whether, how often and what to ask.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class QuestioningPlayer:
         return Turn(self.action(view))
 
     def action(self, view: View) -> str:
-        """The next action, as text with its tag."""
+        """Returns the next action, as text with its tag."""
         game: GuessWhoView = view.private
         planned = random.Random(view.seed).choices(range(len(self.messages)), self.messages)[0]
         rng = random.Random(f"{view.seed}/{len(view.history)}")

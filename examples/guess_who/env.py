@@ -1,4 +1,4 @@
-"""Guess Who for two seats: seat 0 asks and guesses once, seat 1 knows the hidden character and answers. They take turns strictly.
+"""Guess Who for two seats, in strict turns: seat 0 asks and guesses once, seat 1 knows the hidden character and answers.
 
     [message] any words       of either seat; words without a tag are a message
     [guess] Mara              of the asker; it ends the game, with reward 1 for the hidden character and 0 for any other
@@ -90,7 +90,7 @@ class GuessWhoEnv(MeasuredEnvironment):
         return observation, self.end is not None, info | ({"end": self.end} if self.end else {})
 
     def _read(self, text: str) -> dict[str, str] | str:
-        """The action, or why it is none."""
+        """Returns the action, or an error message."""
         tag, body = untagged(text)
         if tag not in self.tags or (tag == "guess" and self.turn == 1):
             return "Begin with [message]." if self.turn else "Begin with [message] or [guess]."
@@ -121,7 +121,7 @@ class GuessWhoEnv(MeasuredEnvironment):
         return action["text"]
 
     def _heard(self, text: str) -> str:
-        """An answer as the asker reads it, with the tiles that are left standing."""
+        """Returns an answer as the asker reads it, with the remaining tiles."""
         question, answer = read(self._last).question, answer_of(text)
         if question is not None and answer is not None:
             self.suspects.update(question, answer)
@@ -187,7 +187,7 @@ class GuessWhoEnv(MeasuredEnvironment):
 
     @classmethod
     def viewer_board(cls, game_state: Any, seat: int) -> dict[str, Any] | None:
-        """The characters and the hidden one as text; None if it is another game's state."""
+        """Returns the characters and the hidden one as text; None for another game's state."""
         try:
             game = GameBoard.from_dict(game_state)
         except DataError:

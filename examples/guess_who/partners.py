@@ -39,7 +39,7 @@ class ShyPartner:
         return {"kind": self.kind, "version": VERSION}
 
     async def act(self, view: View) -> Turn:
-        """The next action. Raises PartnerFailure on the asker's seat, and in another game."""
+        """Returns the next action. Raises PartnerFailure on the asker's seat, and in another game."""
         game = view.private
         if not isinstance(game, GuessWhoView) or game.secret is None:
             raise PartnerFailure(
@@ -50,7 +50,7 @@ class ShyPartner:
         return Turn(f"[message] {random.Random(f'{view.seed}/{len(view.history)}').choice(said)}")
 
     def answer(self, message: Message, game: GuessWhoView) -> Sequence[str]:
-        """The sentences that a reply is drawn from."""
+        """Returns the sentences from which the reply is drawn."""
         if message.question is not None:
             return YES if game.board.truth(message.question) else NO
         return VAGUE if message.asks else NOTED

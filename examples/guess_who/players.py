@@ -54,7 +54,7 @@ class Player:
         return Turn(("[guess] {name}" if refused else self.form).format(name=name, other=other))
 
     def message(self, view: View, number: int) -> str | None:
-        """What it says after `number` messages; None: it guesses."""
+        """Returns the message after `number` messages; None: it guesses."""
         says = self.says(tuple(view.private.characters))
         return says[number] if number < len(says) else None
 
@@ -82,10 +82,10 @@ class Asker(Player):
 
 
 class Ideal(Player):
-    """Asks the question whose answer tells the most bits, until the next ones are expected to add less than they cost, each.
+    """Ideal asker: asks the question of the most bits, until the expected gain per further question is below its cost.
 
     Args:
-        price: of a question, in reward.
+        price: question cost, in reward.
     """
 
     def __init__(self, price: float) -> None:
@@ -104,7 +104,7 @@ class Ideal(Player):
 
 
 def _middling(game: GuessWhoView) -> str:
-    """Who shares the most traits with the others on the board."""
+    """Returns the character that shares the most traits with the others on the board."""
     traits = [trait for each in game.characters.values() for trait in each]
     return max(game.left, key=lambda name: sum(map(traits.count, game.characters[name])))
 
@@ -130,7 +130,7 @@ def _half(names: Names) -> list[str]:
 
 
 def scripted_players(game: GuessWhoSettings, questions: Sequence[int]) -> list[ScriptedPlayer]:
-    """The honest players first, then those that try to do without questions, then the cheats."""
+    """Returns the honest players, then those that avoid questions, then the cheats."""
     guess = Player("a guess")
     counts = [number for number in questions if 0 < number <= game.max_questions]
     found = [ScriptedPlayer(guess.name, guess, 0, "random")]

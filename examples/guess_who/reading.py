@@ -1,4 +1,4 @@
-"""What a message asks, and what an answer says, in free wording. The one reading that game, partners and instrument share.
+"""Reader of questions and answers in free wording, shared by the game, the partners and the annotator.
 
 a message asks if it has a question mark, or begins as a question or a request does
 it is plain if it names exactly one trait or one character, and negates nothing where it does; any other question is open
@@ -54,21 +54,21 @@ _HEDGES = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a message asks: a plain `question`, or an open one (`asks` without a question), or nothing."""
+    """Question of a message: a plain `question`, an open one (`asks` without a question), or nothing."""
 
     asks: bool
     question: Question | None = None
 
 
 def untagged(text: str) -> tuple[str, str]:
-    """A text's tag in small letters ("message" where it has none) and what follows it."""
+    """Returns a text's tag in lower case ("message" without one) and the rest of the text."""
     tag = _TAG.match(text)
     return (tag[1].lower(), text[tag.end() :].strip()) if tag else ("message", text.strip())
 
 
 @lru_cache(maxsize=16384)
 def read(text: str) -> Message:
-    """What a message asks, its tag on or off. Never raises."""
+    """Returns the question of a message, with or without its tag. Never raises."""
     tag, body = untagged(text[:READ_UP_TO])
     body = body.translate(_STRAIGHT)
     if tag != "message" or not ("?" in body or _ASKS.match(body)):
@@ -80,24 +80,24 @@ def read(text: str) -> Message:
 
 
 def asks(text: str, game_state: Any = None) -> bool:
-    """Whether a message seeks information; in every game alike."""
+    """Returns True if a message seeks information; the same in every game."""
     return read(text).asks
 
 
 def mentioned(text: str) -> list[Question]:
-    """The traits and characters that a text names."""
+    """Returns the traits and characters that a text names."""
     traits: list[Question] = [("trait", trait) for trait in named_traits(text.translate(_STRAIGHT))]
     return traits + [("character", name) for name in named_characters(text)]
 
 
 def named_characters(text: str) -> list[str]:
-    """The characters that a text names."""
+    """Returns the characters that a text names."""
     plain = text.translate(_STRAIGHT)
     return [name for name, pattern in _NAMES.items() if pattern.search(plain)]
 
 
 def answer_of(text: str) -> bool | None:
-    """Whether an answer says yes; None if it says neither, or leaves it open. Never raises."""
+    """Returns True for a yes, False for a no, None for any other answer. Never raises."""
     body = untagged(text[:READ_UP_TO])[1].translate(_STRAIGHT)
     if _HEDGES.search(body):
         return None

@@ -1,4 +1,4 @@
-"""The characters and their traits: no two have the same ones, any two differ in three or more, and each has one colour of hair."""
+"""Characters and their traits: any two differ in three or more, and each has one colour of hair."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ CHARACTERS: Mapping[str, tuple[str, ...]] = {name: tuple(traits.split(", ")) for
 
 
 def named_traits(text: str) -> list[str]:
-    """The traits that a text names, in the order of `TRAITS`."""
+    """Returns the traits that a text names, in the order of `TRAITS`."""
     return [trait for trait, pattern in _PATTERNS.items() if pattern.search(text)]
 
 
 def phrase(trait: str) -> str:
-    """A trait as what somebody has: "a hat", "glasses"."""
+    """Returns a trait as the object of "has": "a hat", "glasses"."""
     return f"a {trait}" if trait in ("hat", "beard", "moustache", "scarf") else trait

@@ -1,4 +1,4 @@
-"""What one seat of Guess Who sees, for players that are programs."""
+"""View of one seat of Guess Who, for scripted players."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ class GuessWhoView:
 
     @property
     def board(self) -> GameBoard:
-        """The board as a game; for the asker, who does not know the hidden one, with the first in its place."""
+        """Board of the game; for the asker, with the first character in place of the unknown hidden one."""
         return GameBoard(self.characters, self.secret or next(iter(self.characters)))

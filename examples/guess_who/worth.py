@@ -1,4 +1,4 @@
-"""What a question is worth, exactly, by going through the characters that are left.
+"""Exact value of questions, by enumerating the remaining characters.
 
 An asker knows who is left: whoever fits every answer so far. Its guess is one of them, so with n left it wins with chance 1/n. A question
 splits them into those for whom the answer is yes and those for whom it is no:
@@ -35,10 +35,10 @@ from slim_rl import Frontier
 
 
 class Suspects:
-    """Who is left, for all that an asker was told. `update` adds an answer.
+    """Remaining characters given the answers so far; `update` adds an answer.
 
     Attributes:
-        left: the set of them.
+        left: set of the remaining characters.
     """
 
     def __init__(self, board: GameBoard) -> None:
@@ -50,20 +50,20 @@ class Suspects:
 
     @property
     def chance(self) -> float:
-        """To win by a guess now, for all that the asker knows."""
+        """Probability of a correct guess, given the asker's knowledge."""
         return 1 / self.left.bit_count()
 
     @property
     def true_chance(self) -> float:
-        """The same in truth: 0 if a false answer has ruled out the hidden character."""
+        """True probability of a correct guess: 0 if a false answer has ruled out the hidden character."""
         return self.chance if self.left & self.board.hidden else 0.0
 
     def splits(self, question: Question) -> bool:
-        """Whether the answer is not known beforehand."""
+        """Returns True if the answer is unknown."""
         return 0 < (self.left & self.board.questions.get(question, 0)) < self.left
 
     def bits(self, question: Question) -> float:
-        """What the answer is expected to tell."""
+        """Returns the expected information of the answer, in bits."""
         return bits(self.left, self.board.questions.get(question, 0))
 
     def expected_value(self, question: Question) -> float:
@@ -82,14 +82,14 @@ class Suspects:
 
 
 def bits(left: int, fits: int) -> float:
-    """The entropy of a split, in bits."""
+    """Returns the entropy of a split, in bits."""
     number, yes = left.bit_count(), (left & fits).bit_count()
     shares = [share / number for share in (yes, number - yes) if share]
     return max(0.0, -sum(share * math.log2(share) for share in shares))
 
 
 class Asker(ABC):
-    """One who asks on paper, and is told the truth."""
+    """Simulated asker that receives true answers."""
 
     def __init__(self, board: GameBoard) -> None:
         self.board = board
@@ -102,7 +102,7 @@ class Asker(ABC):
         """
 
     def parts(self, left: int, asked: int, more: int) -> int:
-        """How many parts `left` is in after `more` further questions, each by the answers before it."""
+        """Returns the number of parts of `left` after `more` further questions, each chosen given the earlier answers."""
         key = (left, asked, more)
         if key not in self._parts:
             fits = self.next(left, asked, more) if more and left & (left - 1) else None
@@ -123,7 +123,7 @@ class Asker(ABC):
         return best
 
     def after(self, number: int) -> int:
-        """Who is left in this game after `number` questions."""
+        """Returns the characters that remain in this game after `number` questions."""
         left = self.board.everyone
         for asked in range(number):
             fits = self.next(left, asked, number - asked)
@@ -185,13 +185,13 @@ class LookaheadAsker(Asker):
 
 
 def _splitting(board: GameBoard, left: int) -> list[int]:
-    """Every way to split `left` by one question, each once; traits first."""
+    """Returns the distinct splits of `left` by one question, traits first."""
     found = dict.fromkeys(left & fits for fits in board.questions.values())
     return [fits for fits in found if 0 < fits < left]
 
 
 def shuffled(board: GameBoard, seed: int) -> list[Question]:
-    """The questions about traits that split the whole board, in a random order."""
+    """Returns the questions about traits that split the board, in a random order."""
     found = [
         question for question, fits in board.questions.items() if question[0] == "trait" and 0 < fits < board.everyone
     ]
@@ -200,7 +200,7 @@ def shuffled(board: GameBoard, seed: int) -> list[Question]:
 
 
 def frontier(games: Sequence[tuple[Any, int]], most: int, seed: int = 0) -> dict[str, Frontier]:
-    """Of the greedy, the random and the lookahead asker. Empty without games; a seat that knows the character wins in any case."""
+    """Returns the frontiers of the greedy, random and lookahead asker; empty without games. Seat 1 knows the character and always wins."""
     curves: dict[str, list[tuple[list[float], list[float]]]] = {"greedy": [], "random": [], "lookahead": []}
     for state, seat in games:
         board = GameBoard.from_dict(state)
@@ -221,7 +221,7 @@ def frontier(games: Sequence[tuple[Any, int]], most: int, seed: int = 0) -> dict
 
 
 def references(games: Sequence[tuple[Any, int]]) -> dict[str, dict[str, Any]]:
-    """A guess without a question, and what the best questions reach, as many as the game allows."""
+    """Returns the rewards of a guess without a question, and of one after the best questions that the game allows."""
     boards = [GameBoard.from_dict(state) for state, seat in games if seat == 0]
     if not boards:
         return {}
