@@ -102,7 +102,9 @@ def test_a_torn_line_waits_until_it_is_whole(log: Path, lines: Lines) -> None:
     assert len(live.log.frame) == 8 and live.log.files[0].incomplete == 1
     assert not live.look()
     add(log, lines[8][-40:])
-    assert live.look() and len(live.log.frame) == 9 and live.log.files[0].incomplete == 0 and live.log.files[0].lines == 9
+    assert (
+        live.look() and len(live.log.frame) == 9 and live.log.files[0].incomplete == 0 and live.log.files[0].lines == 9
+    )
 
 
 def test_a_run_that_ends_while_watched_is_said_once_it_is_quiet(tmp_path: Path, log: Path, lines: Lines) -> None:

@@ -184,7 +184,7 @@ def test_a_file_that_is_not_of_arms_is_one_sentence(text: str, tmp_path: Path) -
 def test_at_the_end_stands_what_each_arm_learned_over_its_seeds(tmp_path: Path) -> None:
     overrides = [f"log.dir={tmp_path}", "name=exp"]
     runs = plan(CONFIG, ["shy", "mute"], [0, 1], overrides)
-    assert "no held-out games" in conclusion(CONFIG, runs, "exp")[0]
+    assert "No held-out games" in conclusion(CONFIG, runs, "exp")[0]
     rng = np.random.default_rng(0)
     boards = [(f"g{n}", make_board(rng, 3)) for n in range(12)]
     for run in runs:
