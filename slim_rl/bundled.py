@@ -33,7 +33,7 @@ def names() -> tuple[str, ...]:
 
 
 def config_file(path: str | Path) -> Path:
-    """Returns the file of a config, named by its path or short name; `path` unchanged if there is none."""
+    """Returns the file of a config, named by its path or short name; any other `path` unchanged."""
     path = Path(path)
     if path.is_file() or path.is_absolute():
         return path

@@ -35,7 +35,7 @@ MATCHING = "slim_rl.games.matching.MatchingEnv"  # default game of configs and l
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """One action in a game, as the reading seat sees it.
+    """Action in a game, as the reading seat sees it.
 
     Attributes:
         seat: its author, 0 or 1.

@@ -32,7 +32,7 @@ class Diverged(SlimError):
 
 
 class SlimWarning(UserWarning):
-    """One sentence for a person; the program continues."""
+    """Warning in one sentence for a person; the program continues."""
 
 
 def as_sentence(error: Exception) -> str | None:
@@ -48,7 +48,7 @@ def as_sentence(error: Exception) -> str | None:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Returns the known word nearest to `word`, with one slip per three letters at most; empty if there is none."""
+    """Returns the known word nearest to `word`, with one slip per three letters at most; empty without one."""
     from rapidfuzz.distance import OSA
 
     slips = {other: OSA.distance(word, other) for other in known}

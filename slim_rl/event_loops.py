@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class PerLoop(Generic[T]):
-    """One object per event loop, made at its first use there and closed when the loop shuts down.
+    """Objects that belong to one event loop each, made at its first use there and closed when the loop shuts down.
 
     Args:
         make: function that makes the object, in the running loop.

@@ -1,4 +1,4 @@
-"""Locks of folders, by filelock: one process at a time works in a folder; another gets an error that names the holder.
+"""Locks of folders, by filelock: one process at a time works in a folder; others get an error.
 
 The kernel releases a lock when its process ends.
 """
@@ -55,7 +55,7 @@ def check_free(marker: Path, use: tuple[str, str]) -> None:
 
 
 def owner_of(marker: Path) -> str:
-    """Returns the owner's name in a marker; empty if there is none."""
+    """Returns the owner's name in a marker; empty without one."""
     return _line(marker, _OWNER).removeprefix(_OWNER)
 
 
@@ -85,7 +85,7 @@ def _lock_of(marker: Path) -> Path:
 
 
 def _line(marker: Path, start: str) -> str:
-    """Returns the line of a marker with this start; empty if there is none."""
+    """Returns the line of a marker with this start; empty without one."""
     try:
         lines = marker.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

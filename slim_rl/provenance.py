@@ -41,7 +41,7 @@ Entry = dict[str, Any]
 
 @cache
 def here() -> Entry:
-    """Returns command, code, packages and machine of this process, JSON-able; `commit` and `clean` are None outside git."""
+    """Returns command, code, packages and machine of this process, JSON-able; outside git `commit` and `clean` are null."""
     commit = _git("rev-parse", "--short=12", "HEAD")
     changed = _git("status", "--porcelain", "--untracked-files=no") if commit else None
     return {
@@ -56,16 +56,16 @@ def here() -> Entry:
     }
 
 
-def record(folder: Path, anew: bool = False) -> None:
+def record(folder: Path, again: bool = False) -> None:
     """Adds this process to the folder's provenance, unless it has an equal entry. Ignores errors of the disk.
 
     Args:
-        anew: whether to remove earlier entries, since all of the folder is written again.
+        again: whether to remove earlier entries, since all of the folder is written again.
     """
     with suppress(OSError, NotImplementedError):  # some network file systems have no locks
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / f".{FILE}.lock"):
-            entries = [] if anew else read(folder)
+            entries = [] if again else read(folder)
             if not any(_what(entry) == _what(here()) for entry in entries):
                 write_atomically(folder / FILE, json.dumps([*entries, here()], indent=1))
 
@@ -129,7 +129,7 @@ def _git(*words: str) -> str | None:
 
 
 def _command(words: Sequence[str]) -> str:
-    """Returns the command line without passwords of URLs; "a worker of Ray" for one, whose arguments hold addresses and a password."""
+    """Returns the command line without passwords; "a worker of Ray" for one, since its arguments hold a password."""
     program = Path(words[0]) if words else Path()
     name = (
         "slim-rl" if program.parent.name == "slim_rl" else program.name

@@ -189,7 +189,7 @@ def claimed(folder: Path, config: Config, prepare: Callable[[], object], **other
 
 
 def check_same(path: Path, config: Config) -> None:
-    """Raises ConfigError if the configuration in `path` differs in a key that may not change, or a cluster's log is elsewhere.
+    """Raises ConfigError if the configuration in `path` differs in a fixed key, or a cluster's log is elsewhere.
 
     On a cluster the log must be inside the run's folder, since other folders may hold another run's.
     """
@@ -259,7 +259,7 @@ def _shown(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def log_folder_of(folder: Path, config: Config) -> Path:
-    """Returns the folder of a run's dialogue logs; on a cluster it is inside the run's folder, on a shared disk."""
+    """Returns the folder of a run's dialogue logs; on a cluster it is inside the run's folder."""
     return config.log.dir / config.name if config.train.backend == "trl" else folder / config.log.dir
 
 

@@ -12,7 +12,7 @@ _ON_CLASS = (classmethod, staticmethod)
 
 
 def check_methods(made: type, key: str) -> None:
-    """Checks that a subclass can be called as its base is. Raises ConfigError, which begins with `key` and names all that is wrong.
+    """Checks that a subclass can be called as its base is. Raises ConfigError that names all faults after `key`.
 
     Args:
         made: class to check; each of its public methods is compared with the one that the first base declares.

@@ -51,7 +51,7 @@ def test_what_is_made_again_whole_has_no_entry_of_before(tmp_path: Path, monkeyp
     for words in (["slim-rl", "lab", "page", "a.yaml"], ["slim-rl", "lab", "page", "b.yaml"]):
         monkeypatch.setattr(sys, "argv", words)
         provenance.here.cache_clear()
-        provenance.record(tmp_path, anew=True)
+        provenance.record(tmp_path, again=True)
     provenance.here.cache_clear()
     assert [entry["command"] for entry in provenance.read(tmp_path)] == ["slim-rl lab page b.yaml"]
 

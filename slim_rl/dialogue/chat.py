@@ -10,7 +10,7 @@ Invariants:
     turns, as Qwen3's does with thoughts.
     Control tokens come from the template alone: a message that spells ``<|im_end|>`` is encoded as those letters.
 
-A template without a system role (Gemma 2's, Mistral's) gets the rules at the start of the first message (`folded`).
+A template without a system role (Gemma 2's, Mistral's) gets the rules before the first message (`folded`).
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Chat:
         return self._encode(pieces)
 
     def folded(self, messages: Messages) -> Messages:
-        """Returns the messages in the roles that the template has; without a system role, the rules begin the first user message."""
+        """Returns the messages in the template's roles; without a system role, the rules begin the first user message."""
         if not self._folds or not messages or messages[0]["role"] != "system":
             return messages
         rules, *others = messages
@@ -119,7 +119,7 @@ class Chat:
     def said_ids(self, text: str, thought: str | None = None) -> list[int]:
         """Returns the tokens of a turn as a policy would sample it, end token included, for demonstrations and scripted policies.
 
-        A thought that the template has opened is closed, empty if `thought` is None.
+        A thought that the template has opened is closed; without a `thought` it is empty.
         """
         if thought is None and self._begins_thought:
             thought = ""
@@ -134,7 +134,10 @@ class Chat:
         return [*self._encode(pieces), self.end_id]
 
     def decode(self, sampled: Sequence[int]) -> tuple[str, str | None]:
-        """Returns the text of a sampled turn and its thought (None without one). After an unclosed thought the text is empty."""
+        """Returns the text of a sampled turn and its thought (None without one).
+
+        After an unclosed thought the text is empty.
+        """
         return split_thought(
             self._text([index for index in sampled if index not in self._unsaid]), self._begins_thought
         )
@@ -234,7 +237,7 @@ class Chat:
 
 
 def _template_of(tokenizer: Any, name: str) -> str:
-    """Returns the chat template; of several named ones the default. Raises ConfigError if there is none."""
+    """Returns the chat template; of several named ones the default. Raises ConfigError without one."""
     template = getattr(tokenizer, "chat_template", None)
     if isinstance(template, list | tuple):  # the form of tokenizer_config.json
         template = {each["name"]: each["template"] for each in template}

@@ -40,7 +40,9 @@ def games_files(config: Config) -> dict[Split, tuple[Path, int]]:
 
 
 def load_rows(config: Config, split: Split = "train", workers: int = 1) -> list[GameRow]:
-    """Returns the games of one split, and writes their file first if it is missing. Empty if the config has no such split.
+    """Returns the games of one split, and writes their file first if it is missing.
+
+    The list is empty if the config has no such split.
 
     Raises:
         DataError: a file that exists cannot be used (`existing_rows`), or shares a game with the other split's.
@@ -125,7 +127,7 @@ def _named_after(config: Config, key: str, value: Any) -> str:
 
 
 def shortage(config: Config, split: Split, rows: list[GameRow]) -> str | None:
-    """Returns a warning if a split has fewer games than the config asks for; None otherwise, and for a custom file."""
+    """Returns a warning if a split has too few games; None otherwise, and for a custom file."""
     path, number = games_files(config)[split]
     if len(rows) >= number or all(row.spec is None for row in rows):
         return None

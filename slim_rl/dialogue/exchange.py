@@ -109,7 +109,7 @@ def _sample(dialogue: Dialogue) -> dict[str, Any]:
 
 
 def _for_inspect(message: dict[str, str], later: bool = False) -> dict[str, Any]:
-    """Returns a message for `inspect view`. A `later` system message, a refusal, becomes the user's, since all system ones stand first."""
+    """Returns a message for `inspect view`, which shows all system messages first: a `later` one becomes the user's."""
     plain = {"role": message["role"], "content": message["content"]}
     if later and message["role"] == "system":
         return {"role": "user", "content": f"Refused: {message['content']}"}
@@ -151,7 +151,7 @@ def _step(dialogue: Dialogue, turn: Turn) -> dict[str, Any]:
 
 
 def _metrics(dialogue: Dialogue, start: int, end: int) -> dict[str, Any]:
-    """Returns the tokens sampled at [start, end) of the response and their input; counts alone if the log has no tokens."""
+    """Returns the tokens at [start, end) of the response and their input; without tokens, their number."""
     if not dialogue.response_ids:
         return {"completion_tokens": end - start}
     read = dialogue.prompt_ids + dialogue.response_ids[:start]

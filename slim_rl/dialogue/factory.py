@@ -76,7 +76,10 @@ def _made(config: Config, kind: str) -> Partner:
 
 
 def partner_class(config: Config, kind: str) -> Any:
-    """Returns the partner class of a name in the config's game, or of a dotted path. Raises ConfigError if there is none."""
+    """Returns the partner class of a name in the config's game, or of a dotted path.
+
+    Raises ConfigError if it does not exist.
+    """
     return load_object(_named(config).get(kind, kind), "partner.kind", "examples.treasure.HonestPartner")
 
 

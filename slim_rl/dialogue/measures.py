@@ -54,7 +54,7 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One number per dialogue.
+    """Number that is computed per dialogue.
 
     Attributes:
         name: name in frames of logs, trackers and contrasts.
@@ -101,7 +101,7 @@ class Measure:
 
     @property
     def heading(self) -> str:
-        """Returns the short heading, or the title if there is none."""
+        """Returns the short heading; without one, the title."""
         return self.short or self.title
 
 
@@ -297,5 +297,5 @@ def not_measured(environment: str, annotations: Iterable[str]) -> list[str]:
 
 
 def reason_of(dialogue: Dialogue) -> str:
-    """Returns the stop reason as text; "unknown" if there is none."""
+    """Returns the stop reason as text; "unknown" without one."""
     return dialogue.stop_reason.value if dialogue.stop_reason is not None else "unknown"

@@ -49,7 +49,7 @@ def write_parquet(rows: Iterable[GameRow], path: str | Path, env: BaseEnvironmen
 
 
 def read_game_state(extra_info: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the game of a parquet row. Raises DataError if there is none."""
+    """Returns the game of a parquet row. Raises DataError without one."""
     state = extra_info.get("game_state")
     if not state:
         raise DataError("A row of verl's data has no extra_info.game_state; make the file with slim-rl generate.")

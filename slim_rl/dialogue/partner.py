@@ -1,4 +1,4 @@
-"""Players by text: a partner, a person, a chat model or a script, which gets one seat's `View` and returns its next turn.
+"""Players by text: a partner, a person, a chat model or a script, from one seat's `View` to its next turn.
 
 Invariants:
     A player keeps no state of a dialogue between calls: the view holds all of it. One player serves all dialogues of a process.
@@ -79,4 +79,4 @@ class Partner(Protocol):
         """Returns kind, model and settings for the dialogue records, JSON-able and without secrets (kind: `factory.partner_name`)."""
 
     async def act(self, view: View) -> Turn:
-        """Returns the next action of `view.seat`. Raises PartnerFailure if there is none."""
+        """Returns the next action of `view.seat`. Raises PartnerFailure without one."""

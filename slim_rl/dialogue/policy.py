@@ -10,7 +10,7 @@ from slim_rl.dialogue.record import DialogueOver, StopReason
 
 @dataclass(slots=True)
 class Sampled:
-    """One sampled turn.
+    """Sampled turn.
 
     Attributes:
         ids: sampled token ids, the end-of-turn token included if it was sampled.

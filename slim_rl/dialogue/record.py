@@ -61,7 +61,7 @@ class DialogueOver(Exception):
 
 @dataclass(slots=True)
 class Turn:
-    """One attempted action of one seat. A player returns it with its text; the loop fills in the rest.
+    """Attempted action of one seat. A player returns it with its text; the loop fills in the rest.
 
     Attributes:
         text: input of the game, without a policy's thoughts, such as "[message] What is Ava Li on BLEU?".
@@ -201,7 +201,10 @@ class Dialogue:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Dialogue:
-        """Reads a dict of `to_dict`, of format 3 too, and ignores unknown keys. A line that lacks an annotation is not annotated."""
+        """Reads a dict of `to_dict`, of format 3 too, and ignores unknown keys.
+
+        A line that lacks an annotation is not annotated.
+        """
         data = current_line(data)
         values = {key: value for key, value in data.items() if key in _DIALOGUE_FIELDS}
         turns = data.get("turns", [])

@@ -11,7 +11,7 @@ from slim_rl.measured import says
 
 
 def check_training(config: Config) -> None:
-    """Raises ConfigError if the game lacks a member that training needs, or a key needs games or seats that are missing."""
+    """Raises ConfigError if the game, its files or its seats lack what training needs."""
     game, train = environment_class(config.environment), config.train
     if train.eval_every and ("eval" not in games_files(config) or (train.backend == "trl" and not train.eval_games)):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Games file: one JSON line per game, with all that a trainer's hook needs to play it. It is written atomically.
+"""Games file: one JSON line per game, with all that a trainer's hook needs. It is written atomically.
 
 slime reads it with ``--input-key prompt --metadata-key metadata``; `dialogue.parquet` writes verl's form. The prompt is for such
 readers: a dialogue opens with the environment's own.
@@ -22,7 +22,7 @@ Split = Literal["train", "eval"]
 
 @dataclass(frozen=True, slots=True)
 class GameRow:
-    """One game from the policy's seat.
+    """Game from the policy's seat.
 
     Attributes:
         game_id: name of the game.

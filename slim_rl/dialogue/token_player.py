@@ -55,7 +55,7 @@ class TokenPlayer:
         return self.player.identity
 
     async def act(self, view: View) -> Turn:
-        """Returns the next turn. Raises DialogueOver if there is none."""
+        """Returns the next turn. Raises DialogueOver without one."""
         self._observe(view)
         if not hasattr(self.player, "sample"):
             turn = await self.player.act(view)

@@ -43,7 +43,7 @@ class DialogueSpec:
         group: name of the group whose rewards are compared.
         phase: "train" or "eval".
         step: training step; None if the trainer sets it later, or nothing is trained.
-        dealt: training step estimated from the games played before it, if `step` is None; None if unknown.
+        dealt: training step estimated from the games played before it, for a missing `step`; None if unknown.
     """
 
     row: GameRow

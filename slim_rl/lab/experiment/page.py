@@ -82,7 +82,7 @@ def write(
     numbers = pd.DataFrame([{k: v for k, v in row.items() if k != "by_run"} for row in compared])
     files.write_atomically(output_dir / "contrasts.csv", numbers.to_csv(index=False))
     plays.write(output_dir)
-    provenance.record(output_dir, anew=True)
+    provenance.record(output_dir, again=True)
     results = {"verdict": verdict, "origin": page.origin, "contrasts": compared, "arms": rows}
     write_numbers(output_dir / "results.json", results)
     files.write_atomically(output_dir / "README.md", page.markdown())

@@ -142,7 +142,7 @@ def without_bounds(text: str) -> str:
 
 
 def stated_values(text: str) -> list[tuple[Pair, float]]:
-    """Returns the values of a statement, in order. A value belongs to the names next to it, or the last ones."""
+    """Returns the values of a statement, in order; a value belongs to the names next to it, or the last ones."""
     if "respectively" in text:
         return []
     text = without_bounds(text)
