@@ -42,7 +42,7 @@ _SPOKEN = ("message", "reject")
 
 def faults(dialogue: Dialogue) -> dict[str, tuple[int, int]]:
     """Returns the partner's faults in one dialogue: heading of `CHECKS` -> (faults, cases). Empty if the game is another."""
-    return {CHECKS[name]: found for name, found in audit(dialogue).items()}
+    return {CHECKS[name]: count for name, count in audit(dialogue).items()}
 
 
 def audit(dialogue: Dialogue) -> dict[str, tuple[int, int]]:
@@ -61,7 +61,7 @@ class _Audit:
         self.counts = dict.fromkeys(CHECKS, (0, 0))
         self.allowed: set[Pair] = set()  # pairs asked about so far
         self.quotable: set[tuple[Pair, float]] = set()
-        self.said: list[str] = []  # all valid words so far
+        self.texts: list[str] = []  # all valid words so far
         self.message = Reading()  # the policy's last valid action
 
     def run(self) -> dict[str, tuple[int, int]]:
@@ -75,15 +75,15 @@ class _Audit:
             self._count_malformed(turn)
             if turn.error is None and turn.action is not None:
                 self._judge(turn, previous)
-                self.said.append(turn.text)
+                self.texts.append(turn.text)
         self._count_the_last_straw()
         return self.counts
 
     def _note_policy(self, turn: Turn) -> None:
-        self.message = read(turn.text, self.roster, self.said)
-        self.said.append(turn.text)
+        self.message = read(turn.text, self.roster, self.texts)
+        self.texts.append(turn.text)
         self.allowed.update(self.message.asked)
-        self.quotable.update(self.message.told)
+        self.quotable.update(self.message.statements)
 
     def _judge(self, turn: Turn, previous: Turn | None) -> None:
         kind = (turn.action or {}).get("kind")
@@ -96,10 +96,12 @@ class _Audit:
         self._add("unread", unread, len(numbers))
         if unread:
             return
-        own = [claim for claim in claims if claim not in self.quotable]  # repeating the policy's words tells it nothing
-        for (reviewer, paper), value in own:
+        new_claims = [
+            claim for claim in claims if claim not in self.quotable
+        ]  # repeating the policy's words tells it nothing
+        for (reviewer, paper), value in new_claims:
             self._add("false_value", self.table[reviewer][paper] != value)
-        self._add("leak", any(pair not in self.allowed for pair, _ in own))
+        self._add("leak", any(pair not in self.allowed for pair, _ in new_claims))
         if previous is not None and (previous.action or {}).get("kind") == "message":
             self._judge_answer(turn, previous, {pair for pair, _ in claims})
 

@@ -29,47 +29,47 @@ class Heard:
     """Outcome of a conversation for one seat.
 
     Attributes:
-        told: the scores it learned, as they were stated.
+        scores: scores that it learned, as they were stated.
         asked: the pairs that it asked about.
     """
 
     seat: int
     roster: Roster
-    told: dict[Pair, float] = field(default_factory=dict)
+    scores: dict[Pair, float] = field(default_factory=dict)
     asked: set[Pair] = field(default_factory=set)
     _read: int = 0
     _open: Sequence[Pair] = ()  # what it asked last
 
-    def read(self, said: Sequence[tuple[int, str]]) -> Heard:
+    def read(self, messages: Sequence[tuple[int, str]]) -> Heard:
         """Reads the new ones of all messages and rejections so far, each (author, text). Never raises."""
-        for number, (author, text) in enumerate(said[self._read :], self._read):
+        for number, (author, text) in enumerate(messages[self._read :], self._read):
             if author == self.seat:
-                before = [earlier for _, earlier in said[max(0, number - LOOK_BACK) : number]]
+                before = [earlier for _, earlier in messages[max(0, number - LOOK_BACK) : number]]
                 self._open = read(text, self.roster, before).asked
                 self.asked.update(self._open)
             else:
-                self.told.update(stated(self._open, text, self.roster))
+                self.scores.update(stated(self._open, text, self.roster))
                 self._open = ()
-        self._read = len(said)
+        self._read = len(messages)
         return self
 
     def fill(self, shown: Shown) -> list[list[float | None]]:
         """Returns `shown` with learned scores in its empty cells."""
         return [
-            [self.told.get((r, p)) if value is None else value for p, value in enumerate(row)]
+            [self.scores.get((r, p)) if value is None else value for p, value in enumerate(row)]
             for r, row in enumerate(shown)
         ]
 
 
 def heard(view: View) -> Heard:
     """Returns the conversation's outcome for the view's seat. Callers share the result and must not change it."""
-    said = tuple((utterance.seat, utterance.text) for utterance in view.history if utterance.error is None)
-    return _heard(view.seat, view.private.roster, said)
+    messages = tuple((utterance.seat, utterance.text) for utterance in view.history if utterance.error is None)
+    return _heard(view.seat, view.private.roster, messages)
 
 
 @lru_cache(maxsize=4096)  # a player asks several times a turn
-def _heard(seat: int, roster: Roster, said: tuple[tuple[int, str], ...]) -> Heard:
-    return Heard(seat, roster).read(said)
+def _heard(seat: int, roster: Roster, messages: tuple[tuple[int, str], ...]) -> Heard:
+    return Heard(seat, roster).read(messages)
 
 
 def known_lines(heard: Heard, shown: Shown, one_scale: bool = True, plan: Assignment | None = None) -> list[str]:
@@ -80,7 +80,7 @@ def known_lines(heard: Heard, shown: Shown, one_scale: bool = True, plan: Assign
         plan: plan whose pairs are marked.
     """
     known = heard.fill(shown) if one_scale else shown
-    in_vain = heard.asked - heard.told.keys()
+    in_vain = heard.asked - heard.scores.keys()
     return table_lines(
         heard.roster,
         [
@@ -91,7 +91,7 @@ def known_lines(heard: Heard, shown: Shown, one_scale: bool = True, plan: Assign
     )
 
 
-def expected_scores(shown: Shown, scale: float, told: Mapping[Pair, float]) -> NDArray[np.float64]:
+def expected_scores(shown: Shown, scale: float, scores: Mapping[Pair, float]) -> NDArray[np.float64]:
     """Returns each score's expectation, (n, n), on the true scale: seen, learned, or the mean.
 
     Args:
@@ -99,14 +99,14 @@ def expected_scores(shown: Shown, scale: float, told: Mapping[Pair, float]) -> N
     """
     table = np.array([[np.nan if cell is None else cell / scale for cell in row] for row in shown])
     values = np.where(np.isnan(table), UNSEEN_VALUE, table)
-    share = 1.0 if scale == 1.0 else _unscaling(list(told.values()))
-    for pair, value in told.items():
+    share = 1.0 if scale == 1.0 else _unscaling(list(scores.values()))
+    for pair, value in scores.items():
         if np.isnan(table[pair]):
             values[pair] = value * share
     return values
 
 
-def _unscaling(told: Sequence[float]) -> float:
+def _unscaling(scores: Sequence[float]) -> float:
     """Returns the expected 1 / factor of learned scores, uniform on 0..99, times a factor, uniform on `SCALES`.
 
     Bayes' rule over a grid: the likelihood of k of them is factor^-k if none would exceed 99.
@@ -114,5 +114,5 @@ def _unscaling(told: Sequence[float]) -> float:
     from slim_rl.games.matching.generate import SCALES, VALUES  # which a game on one scale does without
 
     factors = np.linspace(*SCALES, 400)
-    weights = np.where(max(told, default=0.0) < factors * VALUES, factors ** -len(told), 0.0)
+    weights = np.where(max(scores, default=0.0) < factors * VALUES, factors ** -len(scores), 0.0)
     return float(np.average(1 / factors, weights=weights)) if weights.any() else 1 / SCALES[1]

@@ -146,9 +146,9 @@ def playable(game: RecordedGame) -> list[PlayedTurn]:
 
 def conversation(game: RecordedGame, seat: int) -> Conversation:
     """Returns the game as `seat` read it, in the texts of `MatchingEnv`, as in a training run."""
-    told = MatchingEnv(max_proposals=None)
-    told.reset(game.state)
-    messages, train = told.prompt(seat), [False, False]
+    opening_env = MatchingEnv(max_proposals=None)
+    opening_env.reset(game.state)
+    messages, train = opening_env.prompt(seat), [False, False]
     env = MatchingEnv(max_turns=10_000, max_proposals=None)  # people were not held to a limit
     env.reset(game.state)
     heard: str | None = None
@@ -190,10 +190,10 @@ def encode(messages: list[dict[str, str]], train: list[bool], chat: Chat) -> dic
     opening = next(index for index, message in enumerate(messages) if message["role"] == "assistant")
     ids = chat.prompt_ids(messages[:opening])
     labels = [-100] * len(ids)
-    said: list[int] = []
+    last: list[int] = []
     for message, is_target in zip(messages[opening:], train[opening:], strict=True):
         own = message["role"] == "assistant"
-        piece = said = chat.said_ids(message["content"]) if own else chat.turn_ids(said, message["content"])
+        piece = last = chat.said_ids(message["content"]) if own else chat.turn_ids(last, message["content"])
         ids += piece
         labels += piece if own and is_target else [-100] * len(piece)
     return {"input_ids": ids, "labels": labels}

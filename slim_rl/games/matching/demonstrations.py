@@ -148,13 +148,13 @@ def curriculum(config: Config) -> Curriculum:
     shares, kinds, thinks = settings.partners or PARTNERS, settings.player.kinds, settings.player.thinks
     asking = QuestioningPlayer((0.0, *settings.messages[1:]), {"pair": 1.0}, thinks)
     seen = QuestioningPlayer((1.0,), thinks=thinks)
-    told = QuestioningPlayer((0.0, 1.0), kinds, thinks)
+    informed = QuestioningPlayer((0.0, 1.0), kinds, thinks)
     return Curriculum(
         demonstrations=Lesson(QuestioningPlayer(settings.messages, kinds, thinks, **habits), shares),
         lessons={
             "seen": Lesson(seen, {"shy": 1.0}, 44_000, False, lambda number: _tables(config, number)),
             "asked": Lesson(asking, {"shy": 1.0}, 26_000, opening=False),
-            "told": Lesson(told, {"forthcoming": 1.0}, 4_000, opening=False),
+            "told": Lesson(informed, {"forthcoming": 1.0}, 4_000, opening=False),
             "gaps": Lesson(asking, {"shy": 1.0}, 0, opening=False, deals=lambda number: _gaps(config, number)),
         },
         speaker=QuestioningPlayer(kinds=kinds, thinks=thinks),
@@ -168,9 +168,9 @@ def _tables(config: Config, number: int) -> Iterator[tuple[str, GameState]]:
     for _ in range(number):
         board, roster = board_for(config.game, rng)
         n = board.n
-        own = rng.random((n, n)) < rng.uniform(0.2, 1.0)
-        table = np.where(own, rng.integers(0, VALUES, (n, n)), UNSEEN_VALUE)
-        yield _dealt(table, own, np.zeros_like(own), roster)
+        seen = rng.random((n, n)) < rng.uniform(0.2, 1.0)
+        table = np.where(seen, rng.integers(0, VALUES, (n, n)), UNSEEN_VALUE)
+        yield _dealt(table, seen, np.zeros_like(seen), roster)
 
 
 def _gaps(config: Config, number: int) -> Iterator[tuple[str, GameState]]:
@@ -184,15 +184,15 @@ def _gaps(config: Config, number: int) -> Iterator[tuple[str, GameState]]:
         board, roster = board_for(config.game, rng)
         n = board.n
         unseen = rng.permutation(n * n) < int(np.exp(rng.uniform(0, np.log(n * n / 2))))
-        own = ~unseen.reshape(n, n)
-        yield _dealt(rng.integers(0, VALUES, (n, n)), own, ~own, roster)
+        seen = ~unseen.reshape(n, n)
+        yield _dealt(rng.integers(0, VALUES, (n, n)), seen, ~seen, roster)
 
 
 def _dealt(
-    table: NDArray[np.int_], own: NDArray[np.bool_], partners: NDArray[np.bool_], roster: Roster
+    table: NDArray[np.int_], seen: NDArray[np.bool_], partners: NDArray[np.bool_], roster: Roster
 ) -> tuple[str, GameState]:
     best = int(best_assignment(table)[1])
-    state = GameState(rows_of(table), rows_of(own), rows_of(partners), 1.0, 1.0, best, roster)
+    state = GameState(rows_of(table), rows_of(seen), rows_of(partners), 1.0, 1.0, best, roster)
     return state.id, state
 
 

@@ -156,7 +156,7 @@ class MatchingEnv(MeasuredEnvironment):
 
     def _best_plan(self, seat: int) -> Assignment:
         """Returns the best plan by what the seat sees and learned."""
-        return best_assignment(expected_scores(self._shown(seat), self.game.scale(seat), self._heard(seat).told))[0]
+        return best_assignment(expected_scores(self._shown(seat), self.game.scale(seat), self._heard(seat).scores))[0]
 
     def _take(self, action: Action) -> str:
         """Plays a valid action; returns how the other seat reads it."""

@@ -136,16 +136,16 @@ class GameState:
         if not table or wrong or roster is None:
             raise DataError(f"The game state cannot be used: {'; '.join(wrong)}.")
         masks = [tuple(tuple(map(bool, row)) for row in squares[key] or ()) for key in ("mask1", "mask2")]
-        told = state.get("best_assignment_reward")
-        if told is None:
+        best_reward = state.get("best_assignment_reward")
+        if best_reward is None:
             table = tuple(
                 tuple(value if one or two else UNSEEN_VALUE for value, one, two in zip(*rows, strict=True))
                 for rows in zip(table, *masks, strict=True)
             )
         best = int(best_assignment(table)[1])
-        if told not in (None, best) or best <= 0:
+        if best_reward not in (None, best) or best <= 0:
             raise DataError(
-                f"The game state says best_assignment_reward = {told!r}, but its table's optimum is {best}; give a table with a positive "
+                f"The game state says best_assignment_reward={best_reward!r}, but its table's optimum is {best}; give a table with a positive "
                 "optimum, and that optimum or none."
             )
         return cls(table, masks[0], masks[1], scales[0], scales[1], best, roster)

@@ -182,9 +182,9 @@ def scripted_players(game: MatchingSettings, questions: Sequence[int]) -> list[S
     """Returns the honest players first, then those that try to do without questions, then the cheats."""
     solo, chance, n = Player("one solo plan"), Player("one random plan", by_chance=True), game.largest
     counts = [k for k in questions if 0 < k <= n * n]
-    found = [ScriptedPlayer(solo.name, solo, 0, "random"), ScriptedPlayer(chance.name, chance, 0)]
-    found += [ScriptedPlayer(asker.name, asker, k, "random") for k in counts for asker in [Asker(k)]]
-    found += [ScriptedPlayer(asker.name, asker, k, "best") for k in counts for asker in [Asker(k, "best")]]
+    players = [ScriptedPlayer(solo.name, solo, 0, "random"), ScriptedPlayer(chance.name, chance, 0)]
+    players += [ScriptedPlayer(asker.name, asker, k, "random") for k in counts for asker in [Asker(k)]]
+    players += [ScriptedPlayer(asker.name, asker, k, "best") for k in counts for asker in [Asker(k, "best")]]
     without: list[Player] = [Hedger("one plan near the solo plan")]
     if game.max_proposals != 1:
         without += [
@@ -193,8 +193,8 @@ def scripted_players(game: MatchingSettings, questions: Sequence[int]) -> list[S
             Player("solo plans, minding doubts", persists=True, minds_doubts=True),
         ]
         retried = [Asker(k, persists=True) for k in counts]
-        found += [ScriptedPlayer(asker.name, asker, asker.questions, "random, retried") for asker in retried]
-    found += [ScriptedPlayer(player.name, player, 0) for player in without]
+        players += [ScriptedPlayer(asker.name, asker, asker.questions, "random, retried") for asker in retried]
+    players += [ScriptedPlayer(player.name, player, 0) for player in without]
     few, many = counts[:1], [k for k in counts if k <= n][-1:]
     cheats: list[tuple[Player, int, Player]] = [
         (Liar("claims, then solo plan"), 0, solo),
@@ -208,7 +208,7 @@ def scripted_players(game: MatchingSettings, questions: Sequence[int]) -> list[S
         *((Player("whole table in one question", listens=True, says=whole_table), 1, Asker(k)) for k in few),
         *((Player("whole table, a row a question", listens=True, says=row_by_row), n, Asker(k)) for k in many),
     ]
-    return found + [ScriptedPlayer(cheat.name, cheat, asked, against=honest.name) for cheat, asked, honest in cheats]
+    return players + [ScriptedPlayer(cheat.name, cheat, asked, against=honest.name) for cheat, asked, honest in cheats]
 
 
 @lru_cache(maxsize=4096)  # the same for every question of a game, and for every asker
@@ -221,7 +221,7 @@ def _shuffled(pairs: tuple[tuple[int, int], ...], seed: int) -> list[tuple[int, 
 def beliefs(view: View, listens: bool = True) -> NDArray[np.float64]:
     """Returns each score's expectation, (n, n): seen, learned, or the mean."""
     game: MatchingView = view.private
-    return expected_scores(game.table, game.scale, heard(view).told if listens else {})
+    return expected_scores(game.table, game.scale, heard(view).scores if listens else {})
 
 
 def _doubted(view: View) -> set[tuple[int, int]]:

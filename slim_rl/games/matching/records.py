@@ -109,8 +109,8 @@ def infer_roster(log: list[Mapping[str, Any]], known: Roster) -> Roster:
             raise DataError(f"A recorded proposal is malformed ({error!r}).") from error
         for line in lines:
             left, _, name = (part.strip(" \t-•*\u2003") for part in line.rpartition(":"))
-            found = {m.index for m in known.find(left, typos=False) if m.kind == "paper"}
-            reviewer = reviewer_of.get(found.pop()) if len(found) == 1 else None
+            papers = {m.index for m in known.find(left, typos=False) if m.kind == "paper"}
+            reviewer = reviewer_of.get(papers.pop()) if len(papers) == 1 else None
             if reviewer is not None and name and names.setdefault(reviewer, name) != name:
                 raise DataError(f"The recorded proposals call reviewer {reviewer} both {names[reviewer]} and {name}.")
     if sorted(names) != list(range(known.n)):

@@ -128,7 +128,7 @@ def test_names_of_any_form_can_be_proposed_asked_about_and_told(
             for text in (f"What is {roster.pair(pair)}?", f"{roster.pair(pair)}: 62.")
         )
         assert read(asked, roster).asked == (pair,)
-        assert read(told, roster).told == ((pair, 62),)
+        assert read(told, roster).statements == ((pair, 62),)
 
 
 def test_a_remark_in_brackets_is_no_part_of_a_plan() -> None:

@@ -71,7 +71,7 @@ def test_a_full_stop_of_a_name_ends_no_sentence() -> None:
     for text in ("What is Lee Jr. on BLEU?", "How good is Lee Jr. for BLEU?", "What is BLEU for Lee Jr.?"):
         assert read(text, roster).asked == ((0, 0),), text
     heard = read("Lee Jr. on BLEU: 62. I have 40 for BLEU and Lee Jr. What is Bo Reed on GLUE?", roster)
-    assert heard.asked == ((1, 1),) and ((0, 0), 62) in heard.told
+    assert heard.asked == ((1, 1),) and ((0, 0), 62) in heard.statements
 
 
 def test_a_name_that_says_a_word_twice_is_no_slip_of_the_tongue() -> None:
@@ -143,7 +143,7 @@ def test_a_number_in_a_name_is_not_taken_for_a_score(score: int) -> None:
             f"{roster.pair(pair)} is {score}.",
             f"{roster.pair(pair)} = {score}",
         ):
-            assert read(said, roster).told == ((pair, score),), said
+            assert read(said, roster).statements == ((pair, score),), said
         assert read(f"What is {roster.pair(pair)}?", roster).asked == (pair,)
 
 
@@ -172,7 +172,7 @@ def test_any_text_is_searched_without_error(text: str) -> None:
 )
 def test_each_score_goes_to_its_own_pair(text: str, told: dict[tuple[int, int], int]) -> None:
     found = read(f"[message] {text}", ROSTER)
-    assert (dict(found.told), found.asked, found.general) == (told, (), False)
+    assert (dict(found.statements), found.asked, found.general) == (told, (), False)
 
 
 def test_a_title_ends_where_a_sentence_goes_on() -> None:

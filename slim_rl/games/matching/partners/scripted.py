@@ -151,12 +151,12 @@ class ShyPartner(ScriptedPartner):
         answers: chance that it answers for a pair at all. It is drawn once per dialogue and pair, from the dialogue's seed, so
             that asking again does not help; what is answered at one chance is answered at every higher one too. For another pair it
             states that it will not answer, and not whether it has a score: it never lies.
-        told, not_told: its sentences for a score, and for a missing one, of which it uses the first `wordings`.
+        score_sentences, denial_sentences: its sentences for a score, and for a missing one, of which it uses the first `wordings`.
     """
 
     kind = "shy"
-    told: ClassVar[Sequence[str]] = (TOLD, *MORE_TOLD)
-    not_told: ClassVar[Sequence[str]] = (NOT_TOLD, *MORE_NOT_TOLD)
+    score_sentences: ClassVar[Sequence[str]] = (TOLD, *MORE_TOLD)
+    denial_sentences: ClassVar[Sequence[str]] = (NOT_TOLD, *MORE_NOT_TOLD)
     answers: float = 1.0
 
     def __post_init__(self) -> None:
@@ -166,10 +166,10 @@ class ShyPartner(ScriptedPartner):
     def answer(self, message: Reading, view: View, game: MatchingView) -> str:
         if message.asked and len(message.asked) <= self.max_pairs and not message.malformed:
             answered = [pair for pair in message.asked if drawn(view, "answers", pair) < self.answers]
-            told = [self.score(pair, view, game) for pair in answered]
+            score_sentences = [self.score(pair, view, game) for pair in answered]
             if len(answered) < len(message.asked):
-                told.append(choose(SILENT, view))
-            return " ".join(told)
+                score_sentences.append(choose(SILENT, view))
+            return " ".join(score_sentences)
         if message.asked or message.general or message.unread:
             return choose(VAGUE, view)
         return PROPOSE if message.suggests else choose(NOTED, view)
@@ -177,7 +177,7 @@ class ShyPartner(ScriptedPartner):
     def score(self, pair: Pair, view: View, game: MatchingView) -> str:
         """Returns the sentence on a pair that it answers for, drawn from the dialogue's seed."""
         value = self.value(pair, view, game)
-        sentences = (self.not_told if value is None else self.told)[: self.wordings]
+        sentences = (self.denial_sentences if value is None else self.score_sentences)[: self.wordings]
         number = int(drawn(view, "words", pair) * len(sentences)) if len(sentences) > 1 else 0
         return sentences[number].format(names=game.roster.pair(pair), value=value)
 

@@ -51,6 +51,6 @@ class RephrasedPartner(ShyPartner):
     """See the module's docstring. Which words it takes for a pair is drawn from the dialogue's seed."""
 
     kind = "rephrased"
-    told = TOLD
-    not_told = NOT_TOLD
+    score_sentences = TOLD
+    denial_sentences = NOT_TOLD
     wordings: int = len(TOLD)

@@ -97,4 +97,7 @@ class YokedPartner(ScriptedPartner):
         cells = game.seen
         rng.shuffle(cells)
         left = iter(cells)
-        return tuple(tuple(cell for _, cell in zip(told, left, strict=False)) for told in rng.choice(self._all))
+        return tuple(
+            tuple(cell for _, cell in zip(cells_of_message, left, strict=False))
+            for cells_of_message in rng.choice(self._all)
+        )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.games.matching.instance import GameState, state_of
-from slim_rl.games.matching.questions.answers import answers, denies_score, informs, refused, told
+from slim_rl.games.matching.questions.answers import answers, denies_score, informs, refused, stated_pairs
 from slim_rl.games.matching.questions.asked import answered
 from slim_rl.games.matching.questions.value import Knowledge, Worth
 from slim_rl.games.matching.reading.grammar import KINDS
@@ -64,8 +64,8 @@ def annotate(dialogue: Dialogue) -> None:
             turn.named_in_rejection = list(named_pairs(mask(words, roster)))
         for seat in seats - {turn.seat}:
             _reply(waiting.pop(seat, None), turn, words, knows.get(seat), state)
-        previous = next((said for seat, said in reversed(spoken) if seat != turn.seat), "")
-        before = [said for _, said in spoken]
+        previous = next((message for seat, message in reversed(spoken) if seat != turn.seat), "")
+        before = [message for _, message in spoken]
         spoken.append((turn.seat, turn.text))
         _no_reply(waiting.pop(turn.seat, None), knows.get(turn.seat))  # it spoke again before it had a reply
         if not words:
@@ -80,8 +80,8 @@ def annotate(dialogue: Dialogue) -> None:
             turn.learnable = [pair for pair in first if knows[turn.seat].informative(pair)]
             asked_before[turn.seat].update(first)
         waiting[turn.seat] = _Unanswered(turn, words, previous, reading)
-    for seat, said in waiting.items():
-        _no_reply(said, knows.get(seat))
+    for seat, message in waiting.items():
+        _no_reply(message, knows.get(seat))
     for seat, turn in {turn.seat: turn for turn in dialogue.turns if turn.role == "policy"}.items():
         if seat in knows:
             turn.best_known = round(knows[seat].best_known(), 6)
@@ -100,54 +100,56 @@ def _proposes(turn: Turn) -> bool:
 
 
 def _reply(
-    said: _Unanswered | None, turn: Turn, words: str, knowledge: Knowledge | None, state: GameState | None
+    message: _Unanswered | None, turn: Turn, words: str, knowledge: Knowledge | None, state: GameState | None
 ) -> None:
-    """Annotates `turn`, the reply with `words` to `said`, if there is one, by the seat that has this `knowledge`."""
+    """Annotates `turn`, the reply with `words` to `message`, if there is one, by the seat that has this `knowledge`."""
     roster = state.roster if state is not None else None
-    pairs = said.reading.asked if said is not None else ()
-    turn.stated = told(pairs, words, roster) if words and roster is not None else []
-    heard = _informs(said, turn, words, state) if turn.stated else []
-    if said is None:
+    pairs = message.reading.asked if message is not None else ()
+    turn.stated = stated_pairs(pairs, words, roster) if words and roster is not None else []
+    heard = _informs(message, turn, words, state) if turn.stated else []
+    if message is None:
         if knowledge is not None:
             knowledge.update(heard)
         return
-    question = said.turn
+    question = message.turn
     if turn.stated and roster is not None:
-        more = answered(pairs, turn.stated, said.words, said.previous, words, roster)
+        more = answered(pairs, turn.stated, message.words, message.previous, words, roster)
         pairs = (*pairs, *more)
-        question.pairs, question.seeking = list(pairs), said.reading.seeking or bool(more)
-        kinds = {*said.reading.kinds, *(["pair"] if more else [])}
+        question.pairs, question.seeking = list(pairs), message.reading.seeking or bool(more)
+        kinds = {*message.reading.kinds, *(["pair"] if more else [])}
         question.questions = [kind for kind in KINDS if kind in kinds]
     new = [pair for pair in heard if knowledge.informative(pair)] if knowledge is not None else []
     question.informative = [pair for pair in new if pair in pairs]
-    question.learnable = (question.learnable or []) + [p for p in question.informative if p not in said.reading.asked]
+    question.learnable = (question.learnable or []) + [
+        p for p in question.informative if p not in message.reading.asked
+    ]
     if knowledge is not None and "open" not in (question.questions or ()):
         question.volunteered = [pair for pair in turn.stated if knowledge.informative(pair) and pair not in pairs]
     if not question.seeking:
         if knowledge is not None:
             knowledge.update(heard)
         return
-    found = answers(pairs, words, roster) if pairs and words and roster is not None else {}
-    question.answered = bool(found) if pairs else bool(turn.stated) or (bool(words) and denies_score(words, roster))
+    replies = answers(pairs, words, roster) if pairs and words and roster is not None else {}
+    question.answered = bool(replies) if pairs else bool(turn.stated) or (bool(words) and denies_score(words, roster))
     if knowledge is not None and roster is not None:
-        missing = [pair for pair, answer in found.items() if answer == "none"]
-        kept = refused([pair for pair in pairs if pair not in found], words, roster)
-        _credit(question, knowledge.ask(pairs, heard, missing, kept))
+        missing = [pair for pair, answer in replies.items() if answer == "none"]
+        refusals = refused([pair for pair in pairs if pair not in replies], words, roster)
+        _credit(question, knowledge.ask(pairs, heard, missing, refusals))
 
 
-def _informs(said: _Unanswered | None, turn: Turn, words: str, state: GameState | None) -> list[Pair]:
+def _informs(message: _Unanswered | None, turn: Turn, words: str, state: GameState | None) -> list[Pair]:
     """Returns the pairs of which a reply states something true that the message before it did not state itself."""
     if state is None or turn.seat not in (0, 1):
         return []
-    pairs, message = (said.reading.asked, said.words) if said is not None else ((), "")
-    return informs(pairs, message, words, state.displayed(turn.seat), state.roster)
+    pairs, text = (message.reading.asked, message.words) if message is not None else ((), "")
+    return informs(pairs, text, words, state.displayed(turn.seat), state.roster)
 
 
-def _no_reply(said: _Unanswered | None, knowledge: Knowledge | None) -> None:
-    if said is not None and said.reading.seeking:
-        said.turn.answered = False
+def _no_reply(message: _Unanswered | None, knowledge: Knowledge | None) -> None:
+    if message is not None and message.reading.seeking:
+        message.turn.answered = False
         if knowledge is not None:
-            _credit(said.turn, knowledge.ask(said.reading.asked, []))
+            _credit(message.turn, knowledge.ask(message.reading.asked, []))
 
 
 def _credit(question: Turn, worth: Worth) -> None:

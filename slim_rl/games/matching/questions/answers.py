@@ -34,22 +34,22 @@ _REFUSES = re.compile(
 
 def answers(asked: Sequence[Pair], reply: str, roster: Roster) -> dict[Pair, Answer]:
     """Returns the pairs of `asked` that the reply answers, and how. Never raises."""
-    found: dict[Pair, Answer] = {pair: "value" for pair in told(asked, reply, roster) if pair in set(asked)}
+    result: dict[Pair, Answer] = {pair: "value" for pair in stated_pairs(asked, reply, roster) if pair in set(asked)}
     for clause in _clauses(reply, roster):
         for part in re.split(r" (?:,|but|and) ", clause):
             if _NO_SCORE.search(part):
                 for pair in asked:
-                    if pair not in found and _may_mean(part, pair):
-                        found[pair] = "none"
-    return found
+                    if pair not in result and _may_mean(part, pair):
+                        result[pair] = "none"
+    return result
 
 
 def refused(unanswered: Sequence[Pair], reply: str, roster: Roster) -> list[Pair]:
     """Returns the unanswered pairs that the reply refuses to answer, not stating whether there is a score. Never raises."""
     if not unanswered or not _REFUSES.search(body(reply, roster)):
         return []
-    kept = [clause for clause in _clauses(reply, roster) if _REFUSES.search(clause)]
-    return [pair for pair in unanswered if any(_may_mean(clause, pair) for clause in kept)]
+    refusals = [clause for clause in _clauses(reply, roster) if _REFUSES.search(clause)]
+    return [pair for pair in unanswered if any(_may_mean(clause, pair) for clause in refusals)]
 
 
 def denies_score(reply: str, roster: Roster | None) -> bool:
@@ -57,7 +57,7 @@ def denies_score(reply: str, roster: Roster | None) -> bool:
     return any(_NO_SCORE.search(clause) for clause in _clauses(reply, roster))
 
 
-def told(asked: Sequence[Pair], reply: str, roster: Roster) -> list[Pair]:
+def stated_pairs(asked: Sequence[Pair], reply: str, roster: Roster) -> list[Pair]:
     """Returns the pairs whose value the reply states, asked about or not, each once. Never raises."""
     return list(dict.fromkeys(pair for pair, _ in stated(asked, reply, roster)))
 
@@ -69,13 +69,13 @@ def stated(
 
     They stand next to names, or one `number` answers each pair asked about ("62." to "Ava on BLEU?").
     """
-    found = list(read(reply, roster).told)
-    if not found and asked:
-        said = body(reply, roster)
-        numbers = number.findall(_may_answer(said))
-        if len(numbers) == len(asked) and all(map(set.issubset, by_side(said), zip(*asked, strict=True))):
-            found = [(pair, float(value)) for pair, value in zip(asked, numbers, strict=True)]
-    return found
+    result = list(read(reply, roster).statements)
+    if not result and asked:
+        text = body(reply, roster)
+        numbers = number.findall(_may_answer(text))
+        if len(numbers) == len(asked) and all(map(set.issubset, by_side(text), zip(*asked, strict=True))):
+            result = [(pair, float(value)) for pair, value in zip(asked, numbers, strict=True)]
+    return result
 
 
 def informs(
@@ -87,25 +87,25 @@ def informs(
     neither does an echo.
     """
     named = repeatable(asked, message, roster)
-    said = (value for value in stated(asked, reply, roster) if value not in named)
-    return list(dict.fromkeys((r, p) for (r, p), value in said if table[r][p] == value))
+    values = (value for value in stated(asked, reply, roster) if value not in named)
+    return list(dict.fromkeys((r, p) for (r, p), value in values if table[r][p] == value))
 
 
 def repeatable(asked: Sequence[Pair], message: str, roster: Roster) -> set[tuple[Pair, float]]:
     """Returns the values that a message names next to a pair; without a name, of each pair asked about."""
-    found: set[tuple[Pair, float]] = set()
+    result: set[tuple[Pair, float]] = set()
     for clause, _ in sentences(body(message, roster)):
-        found.update(stated_values(clause))
+        result.update(stated_values(clause))
         if not any(by_side(clause)):
-            found.update((pair, float(value)) for pair in asked for value in NUMBER.findall(clause))
-    return found
+            result.update((pair, float(value)) for pair in asked for value in NUMBER.findall(clause))
+    return result
 
 
 def _may_answer(text: str) -> str:
     """Returns the sentences of a masked reply that may hold a score; none of a refusal, and no denial."""
     if _REFUSES.search(text):
         return ""
-    return without_bounds(" . ".join(said for said, _ in sentences(text) if not _NO_SCORE.search(said)))
+    return without_bounds(" . ".join(sentence for sentence, _ in sentences(text) if not _NO_SCORE.search(sentence)))
 
 
 def _clauses(reply: str, roster: Roster | None) -> Iterator[str]:

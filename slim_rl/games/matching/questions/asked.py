@@ -32,20 +32,20 @@ def seeks_information(text: str, game_state: Any = None) -> bool:
 
 
 def answered(
-    asked: Sequence[Pair], told: Sequence[Pair], text: str, previous: str, reply: str, roster: Roster
+    asked: Sequence[Pair], stated_pairs: Sequence[Pair], text: str, previous: str, reply: str, roster: Roster
 ) -> list[Pair]:
-    """Returns the pairs that a message asked about besides `asked`, since the reply states the scores of `told`. Never raises.
+    """Returns the pairs that a message asked about besides `asked`, since the reply states the scores of `stated_pairs`. Never raises.
 
     Args:
         asked: the pairs that it asks about by its own words; none if it is no sentence.
         text, previous, reply: the message, the partner's words before it and after it.
     """
-    unasked = set(told).difference(asked)
+    unasked = set(stated_pairs).difference(asked)
     if not unasked:
         return []
-    stated = set(read(text, roster).told)
-    unasked -= {pair for pair, value in read(reply, roster).told if (pair, value) in stated}
-    return [pair for pair in told if pair in unasked] if unasked <= named(text, previous, roster) else []
+    stated = set(read(text, roster).statements)
+    unasked -= {pair for pair, value in read(reply, roster).statements if (pair, value) in stated}
+    return [pair for pair in stated_pairs if pair in unasked] if unasked <= named(text, previous, roster) else []
 
 
 def named(text: str, previous: str, roster: Roster) -> set[Pair]:

@@ -67,8 +67,8 @@ def _before_turns(dialogue: Dialogue) -> Iterator[tuple[Turn, Knowledge, set[Pai
             replied = reply is not None and reply.role != "policy" and turn.error is None
             yield turn, knowledge, _answered(turn, reply, state) if replied and reply is not None else set()
         elif turn.stated:
-            said = (asking.pairs or (), asking.text) if asking is not None else ((), "")
-            knowledge.update(informs(*said, turn.text, state.displayed(turn.seat), state.roster))
+            message = (asking.pairs or (), asking.text) if asking is not None else ((), "")
+            knowledge.update(informs(*message, turn.text, state.displayed(turn.seat), state.roster))
             asking = None
 
 
@@ -78,5 +78,5 @@ def _answered(turn: Turn, reply: Turn, state: GameState) -> set[Pair]:
     if not (turn.seeking and turn.answered):
         return set()
     values = informs(pairs, turn.text, reply.text, table, state.roster)
-    none = (pair for pair, said in answers(pairs, reply.text, state.roster).items() if said == "none")
+    none = (pair for pair, answer in answers(pairs, reply.text, state.roster).items() if answer == "none")
     return {*values, *((r, p) for r, p in none if table[r][p] is None)} & {*pairs}

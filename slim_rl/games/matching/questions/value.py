@@ -118,13 +118,13 @@ class Knowledge:
         """Returns True if the partner sees the cell and the asker does not know it."""
         return bool(self._theirs[pair] and not self.known[pair])
 
-    def update(self, told: Iterable[Pair], missing: Iterable[Pair] = ()) -> tuple[float, float]:
+    def update(self, revealed: Iterable[Pair], missing: Iterable[Pair] = ()) -> tuple[float, float]:
         """Adds stated cells that the partner sees, and denied cells that it truly does not see, which are worth 50.
 
         Returns the change in V and in the plan's true score, as shares of the best.
         """
         before = self._expected, self._true
-        new = [pair for pair in told if self.informative(pair)]
+        new = [pair for pair in revealed if self.informative(pair)]
         new += [pair for pair in missing if not self._theirs[pair] and not self.known[pair]]
         if not new:
             return 0.0, 0.0
@@ -134,7 +134,11 @@ class Knowledge:
         return (self._expected - before[0]) / self._best, (self._true - before[1]) / self._best
 
     def ask(
-        self, pairs: Sequence[Pair], told: Iterable[Pair], missing: Iterable[Pair] = (), refused: Iterable[Pair] = ()
+        self,
+        pairs: Sequence[Pair],
+        revealed: Iterable[Pair],
+        missing: Iterable[Pair] = (),
+        refused: Iterable[Pair] = (),
     ) -> Worth:
         """Returns the worth of a question about `pairs` with these answers, denials and refusals, and adds them to the knowledge."""
         regret = rank = None
@@ -145,7 +149,7 @@ class Knowledge:
             self._asked[pair] = True
         if len(pairs) == 1 and not redundant:
             rank = standing(float(self.expected_value[pairs[0]]), self.expected_value[~self.known & ~self._asked])
-        value, gain = self.update(told, missing)
+        value, gain = self.update(revealed, missing)
         for pair in refused:
             self._refused[pair], self._expected_value = True, None
         return Worth(value, gain, regret, rank, redundant)
@@ -249,7 +253,7 @@ def _asked(
 def informative_questions(game_state: Mapping[str, Any], seat: int, number: int, seed: int) -> list[str]:
     """Questions about at most `number` random pairs that `seat` cannot see and the partner can: those worth asking."""
     state = GameState.from_dict(game_state)
-    own, other = state.mask(seat), state.mask(1 - seat)
-    pairs = [(r, p) for r in range(state.n) for p in range(state.n) if other[r][p] and not own[r][p]]
+    seen, other = state.mask(seat), state.mask(1 - seat)
+    pairs = [(r, p) for r in range(state.n) for p in range(state.n) if other[r][p] and not seen[r][p]]
     random.Random(seed).shuffle(pairs)
     return [f"[message] What is {state.roster.pair(pair)}?" for pair in pairs[:number]]

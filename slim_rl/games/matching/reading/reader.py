@@ -45,7 +45,7 @@ class Reading:
         labels: its kinds of question by the annotation guide, which calls a pair with a question mark alone a suggestion.
         general: whether it asks something else: about a whole reviewer, the table, or no score at all.
         suggests: whether it suggests or seeks consent ("Should we put Ava on BLEU?").
-        told: the (pair, value) statements in it, in order.
+        statements: the (pair, value) statements in it, in order.
         malformed: whether it is no sentence (see `form`); what it asks and states is a guess then.
         unread: whether it has a question mark or a pair of names, and none of its clauses was read.
     """
@@ -55,7 +55,7 @@ class Reading:
     labels: frozenset[str] = frozenset()
     general: bool = False
     suggests: bool = False
-    told: tuple[tuple[Pair, float], ...] = ()
+    statements: tuple[tuple[Pair, float], ...] = ()
     malformed: bool = False
     unread: bool = False
 
@@ -92,7 +92,7 @@ class _Reader:
     def __init__(self, text: str, roster: Roster, before: tuple[str, ...]) -> None:
         self.text = _FORM.sub(lambda lines: _BLANK.sub("?", lines[0]), _MARK.sub("", body(text, roster)))
         self.roster, self.before = roster, before
-        self.said: deque[str] = deque(maxlen=CLAUSES_BACK)  # the clauses before the present one
+        self.clauses_before: deque[str] = deque(maxlen=CLAUSES_BACK)  # the clauses before the present one
         self.topic = ""  # those of the same sentence
         self.asking = False  # whether the clause before asked
         self.named: Sequence[Pair] = ()  # what the clause before named, and nothing else
@@ -102,7 +102,7 @@ class _Reader:
         self.last: list[Pair] = []  # what the last asking clause asked about
         self.floated: set[Pair] = set()
         self.labels: set[str] = set()
-        self.told: list[tuple[Pair, float]] = []
+        self.statements: list[tuple[Pair, float]] = []
         self.general = self.suggests = self.unread = False
 
     @cached_property
@@ -112,7 +112,7 @@ class _Reader:
         return [body(each, self.roster) for each in spoken]
 
     @cached_property
-    def just_told(self) -> set[Pair]:
+    def just_stated(self) -> set[Pair]:
         """Returns the pairs whose values the other player's last message states."""
         return {pair for sentence, _ in sentences("".join(self.earlier[-1:])) for pair, _ in stated_values(sentence)}
 
@@ -125,8 +125,8 @@ class _Reader:
     def follows(self) -> bool:
         """Returns True if names alone may continue a question: one was invited, asked before, or just answered."""
         answer = self.earlier[-1] if self.earlier else ""
-        own = self.earlier[-2] if len(self.earlier) > 1 else ""
-        asked_before = "?" in own and NAME.search(own) is not None
+        last_own = self.earlier[-2] if len(self.earlier) > 1 else ""
+        asked_before = "?" in last_own and NAME.search(last_own) is not None
         return self.invited or asked_before or (all(by_side(answer)) and grammar.ANSWERS.search(answer) is not None)
 
     def reading(self, malformed: bool) -> Reading:
@@ -136,14 +136,14 @@ class _Reader:
             for number, clause in enumerate(clauses, 1):
                 self._clause(clause, marked and number == len(clauses))
         asked = tuple(dict.fromkeys(self.asked))
-        unread = self.unread and not (asked or self.general or self.suggests or self.told)
+        unread = self.unread and not (asked or self.general or self.suggests or self.statements)
         return Reading(
             asked,
             frozenset(self.floated),
             frozenset(self.labels),
             self.general,
             self.suggests,
-            tuple(self.told),
+            tuple(self.statements),
             malformed,
             unread,
         )
@@ -155,7 +155,7 @@ class _Reader:
             return
         names = NAME.search(clause) is not None
         act, pairs = self._act(text, clause, marked, names)
-        if act in ("ask", "name") and pairs and self.just_told.issuperset(pairs) and not grammar.heads(clause):
+        if act in ("ask", "name") and pairs and self.just_stated.issuperset(pairs) and not grammar.heads(clause):
             act = "none"  # "62 for Ava on BLEU?", where the other player has just said so
         if act == "none" and self.named and grammar.IF_YOU_SEE.match(clause):
             act, pairs = "ask", [*self.named]
@@ -170,7 +170,7 @@ class _Reader:
             pointing = not named and grammar.points(text, "name")
             self.mentioned = self._filled(text) if pointing else named
         self.topic = f"{self.topic} , {text}" if self.topic else text
-        self.said.append(text)
+        self.clauses_before.append(text)
         self.asking = act == "ask"
         self.waiting = act == "ask" and not pairs and not grammar.seeks_whole(clause)
 
@@ -188,12 +188,12 @@ class _Reader:
         if act == "name" and not pairs and (self.last or self.follows):
             act = "ask"
         if act in ("ask", "suggest") and grammar.hands_on(clause):
-            act = "ask" if grammar.LACKS.search(("", *self.earlier[-1:], *self.said)[-1]) else "suggest"
+            act = "ask" if grammar.LACKS.search(("", *self.earlier[-1:], *self.clauses_before)[-1]) else "suggest"
         if (
             act == "ask"
             and grammar.SAME_TO_YOU.fullmatch(clause)
-            and self.said
-            and grammar.plans(grammar.opened(self.said[-1]))
+            and self.clauses_before
+            and grammar.plans(grammar.opened(self.clauses_before[-1]))
         ):
             act = "opinion"
         if (
@@ -225,7 +225,9 @@ class _Reader:
             return ("ask" if follows else "name"), pairs
         if context:
             return "ask", list(self._filled(clause))
-        if (" or " in text and any(map(NAME.search, (*self.earlier, *self.said)))) or self._complements(clause):
+        if (" or " in text and any(map(NAME.search, (*self.earlier, *self.clauses_before)))) or self._complements(
+            clause
+        ):
             return "ask", list(self._filled(clause))
         return ("ask" if marked else "none"), pairs
 
@@ -246,7 +248,7 @@ class _Reader:
             return ()
         if not (grammar.heads(clause) or grammar.points(clause, "pair") or grammar.points(clause, "left out")):
             return ()
-        lacks = bool(self.said) and grammar.LACKS.search(self.said[-1]) is not None
+        lacks = bool(self.clauses_before) and grammar.LACKS.search(self.clauses_before[-1]) is not None
         topic = all(by_side(self.topic)) and not re.search(r"\d", NAME.sub("", self.topic))
         if grammar.points(clause, "general") and not (lacks or topic or grammar.points(clause, "pair")):
             return ()
@@ -269,9 +271,9 @@ class _Reader:
         topic = by_side(self.topic)
         if grammar.points(clause, "name") or (topic[side] and not topic[1 - side]) or (act == "name" and self.follows):
             return True
-        if not self.said and self._complements(clause):
+        if not self.clauses_before and self._complements(clause):
             return True
-        message = by_side(" ".join(self.said))[side]
+        message = by_side(" ".join(self.clauses_before))[side]
         candidates = message or by_side(" ".join(self.earlier[-1:]))[side]
         return (grammar.points(clause, "left out") and bool(candidates)) or (
             grammar.evaluates(clause) and len(candidates) == 1
@@ -280,18 +282,22 @@ class _Reader:
     def _complements(self, clause: str) -> bool:
         """Returns True if the words just before name one side only, and the clause the other one."""
         side = 0 if by_side(clause)[1] else 1
-        before = by_side((*self.earlier[-1:], *self.said)[-1]) if self.said or self.earlier else (set(), set())
+        before = (
+            by_side((*self.earlier[-1:], *self.clauses_before)[-1])
+            if self.clauses_before or self.earlier
+            else (set(), set())
+        )
         return bool(before[side]) and not before[1 - side]
 
     def _filled(self, clause: str) -> tuple[Pair, ...]:
         """Returns the pairs of a clause, completed by the names that stood last."""
-        return named_pairs(clause, " . ".join((*self.earlier, *self.said)))
+        return named_pairs(clause, " . ".join((*self.earlier, *self.clauses_before)))
 
     def _note(self, act: grammar.Act, pairs: list[Pair], raw: str, clause: str, marked: bool) -> None:
         if act == "none":
-            told = stated_values(raw)
-            self.told += told
-            self.unread = self.unread or ((marked or bool(pairs)) and not (told or grammar.states(clause)))
+            statements = stated_values(raw)
+            self.statements += statements
+            self.unread = self.unread or ((marked or bool(pairs)) and not (statements or grammar.states(clause)))
         elif act in ("ask", "name"):
             if pairs and self.waiting:
                 self.labels.discard("open")
@@ -336,5 +342,5 @@ def classify(text: str, previous: str | None = None, roster: Roster | None = Non
 
 def pairs_asked(text: str, roster: Roster | None = None, previous: str | None = None) -> list[Pair]:
     """Returns the (reviewer, paper) indices that a message asks about, in the order asked, each once. Never raises."""
-    found = read(text, roster or Roster.default(), [previous] if previous else [])
-    return [pair for pair in found.asked if pair not in found.suggested]
+    reading = read(text, roster or Roster.default(), [previous] if previous else [])
+    return [pair for pair in reading.asked if pair not in reading.suggested]

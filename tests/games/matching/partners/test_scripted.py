@@ -148,7 +148,7 @@ def test_forthcoming_tells_its_whole_table_once(state: GameState) -> None:
     told = match.say("[message] Hello.")
     assert told is not None
     shown = state.displayed(1)
-    assert dict(read(told, state.roster).told) == {(r, p): shown[r][p] for r, p in cells(state, 1, True)}
+    assert dict(read(told, state.roster).statements) == {(r, p): shown[r][p] for r, p in cells(state, 1, True)}
     unknown = cells(state, 1, False)[0]
     assert match.say(f"[message] {names(state, unknown)}?") == f"[message] I have no score for {names(state, unknown)}."
     assert match.say("[message] What else?") in [f"[message] {text}" for text in VAGUE]
@@ -215,7 +215,7 @@ def test_what_it_is_told_does_not_move_its_judgement(kind: type[ScriptedPartner]
         alone = [[50 * state.scale1 if value is None else value for value in row] for row in state.displayed(0)]
         for plan in (state.best(), best_assignment(alone)[0], tuple(rng.sample(range(8), 8))):
             honest, liar = Match(kind(), state), Match(kind(), state)
-            assert len(read(claims(state, plan), state.roster).told) == 64
+            assert len(read(claims(state, plan), state.roster).statements) == 64
             liar.say(claims(state, plan))
             verdict = honest.say(format_proposal(plan, state.roster))
             assert liar.say(format_proposal(plan, state.roster)) == verdict

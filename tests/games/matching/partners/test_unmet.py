@@ -13,7 +13,7 @@ from slim_rl.errors import ConfigError
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.partners.scripted import ScriptedPartner, ShyPartner
 from slim_rl.games.matching.partners.unmet import NOT_TOLD, TOLD, ErringPartner, RephrasedPartner
-from slim_rl.games.matching.questions.answers import answers, told
+from slim_rl.games.matching.questions.answers import answers, stated_pairs
 from slim_rl.games.matching.reading.reader import read
 from tests.games.matching.partners.test_scripted import LARGE, SCALED, SMALL, GameState, Match, cells, names
 
@@ -31,7 +31,7 @@ def test_it_errs_in_a_tenth_of_its_answers_and_sticks_to_it(state: GameState) ->
         first = replies(partner, state, seed)
         assert replies(partner, state, seed) == first
         for pair, reply in first.items():
-            values = dict(read(reply, state.roster).told)
+            values = dict(read(reply, state.roster).statements)
             assert values.keys() == {pair}
             wrong += values[pair] != shown[pair[0]][pair[1]]
             assert 0 <= values[pair] < 100 * state.scale2
@@ -41,23 +41,23 @@ def test_it_errs_in_a_tenth_of_its_answers_and_sticks_to_it(state: GameState) ->
         )
     assert 0.06 < wrong / total < 0.14
     truth = replies(ErringPartner(errs=0.0), state, 1)
-    assert all(dict(read(reply, state.roster).told)[r, p] == shown[r][p] for (r, p), reply in truth.items())
+    assert all(dict(read(reply, state.roster).statements)[r, p] == shown[r][p] for (r, p), reply in truth.items())
 
 
-@pytest.mark.parametrize("sentence", [*TOLD, *ShyPartner.told])
+@pytest.mark.parametrize("sentence", [*TOLD, *ShyPartner.score_sentences])
 def test_what_is_told_in_other_words_is_read(sentence: str) -> None:
     roster = LARGE.roster
     for pair, value in itertools.product(itertools.product(range(8), range(8)), (0, 7, 62, 640)):
         text = f"[message] {sentence.format(names=names(LARGE, pair), value=value)}"
-        assert read(text, roster).told == ((pair, value),)
-        assert told([pair], text, roster) == [pair] and read(text, roster).asked == ()
+        assert read(text, roster).statements == ((pair, value),)
+        assert stated_pairs([pair], text, roster) == [pair] and read(text, roster).asked == ()
 
 
-@pytest.mark.parametrize("sentence", [*NOT_TOLD, *ShyPartner.not_told])
+@pytest.mark.parametrize("sentence", [*NOT_TOLD, *ShyPartner.denial_sentences])
 def test_what_is_missing_in_other_words_is_read(sentence: str) -> None:
     for pair in itertools.product(range(8), range(8)):
         text = f"[message] {sentence.format(names=names(LARGE, pair))}"
-        assert answers([pair], text, LARGE.roster) == {pair: "none"} and not read(text, LARGE.roster).told
+        assert answers([pair], text, LARGE.roster) == {pair: "none"} and not read(text, LARGE.roster).statements
 
 
 def test_other_words_say_the_same_and_are_heard() -> None:
@@ -82,7 +82,7 @@ def test_two_pairs_in_one_question_are_read_apart() -> None:
         reply = Match(RephrasedPartner(), LARGE, seed=seed).say(
             f"[message] What are {names(LARGE, a)} and {names(LARGE, b)}?"
         )
-        assert dict(read(reply or "", LARGE.roster).told) == {(r, p): LARGE.displayed(1)[r][p] for r, p in (a, b)}
+        assert dict(read(reply or "", LARGE.roster).statements) == {(r, p): LARGE.displayed(1)[r][p] for r, p in (a, b)}
 
 
 @pytest.mark.parametrize("kind", ["erring", "rephrased"])
@@ -106,10 +106,10 @@ def test_partner_wordings_exclude_the_unmet_ones() -> None:
             for (r, p), reply in some.items()
         }
 
-    assert sentences(1) == {ShyPartner.told[0]}
-    assert sentences(3) == set(ShyPartner.told[:3])
-    assert sentences(8) == set(ShyPartner.told) and len(set(ShyPartner.told)) == 8
-    assert set(TOLD).isdisjoint(ShyPartner.told) and set(NOT_TOLD).isdisjoint(ShyPartner.not_told)
+    assert sentences(1) == {ShyPartner.score_sentences[0]}
+    assert sentences(3) == set(ShyPartner.score_sentences[:3])
+    assert sentences(8) == set(ShyPartner.score_sentences) and len(set(ShyPartner.score_sentences)) == 8
+    assert set(TOLD).isdisjoint(ShyPartner.score_sentences) and set(NOT_TOLD).isdisjoint(ShyPartner.denial_sentences)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slim_rl.games.matching.questions import pairs_asked
-from slim_rl.games.matching.questions.answers import answers, refused, told
+from slim_rl.games.matching.questions.answers import answers, refused, stated_pairs
 from slim_rl.games.matching.roster import Roster
 
 ROSTER = Roster.default(8)
@@ -120,13 +120,13 @@ def test_a_refusal_is_neither_a_value_nor_that_there_is_none(reply: str, kept: l
 
 
 def test_told_holds_what_was_not_asked_for() -> None:
-    assert told([], "Ava on BLEU is 62 and Noah on SWAG is 40.", ROSTER) == TWO
-    assert told(ONE, "I don't have that score; but Ava on GLUE is 40.", ROSTER) == [(AVA, GLUE)]
+    assert stated_pairs([], "Ava on BLEU is 62 and Noah on SWAG is 40.", ROSTER) == TWO
+    assert stated_pairs(ONE, "I don't have that score; but Ava on GLUE is 40.", ROSTER) == [(AVA, GLUE)]
 
 
 @given(st.text())
 def test_any_text_is_read(text: str) -> None:
-    for r, p in pairs_asked(text, ROSTER, text) + told(TWO, text, ROSTER):
+    for r, p in pairs_asked(text, ROSTER, text) + stated_pairs(TWO, text, ROSTER):
         assert 0 <= r < 8
         assert 0 <= p < 8
     assert set(answers(TWO, text, ROSTER)) <= set(TWO)

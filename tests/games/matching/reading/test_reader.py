@@ -325,7 +325,7 @@ def test_a_statement_asks_nothing(text: str) -> None:
 
 @pytest.mark.parametrize(("text", "values"), TELLS)
 def test_values_told(text: str, values: dict[str, float]) -> None:
-    assert {named(pair): value for pair, value in read(text, ROSTER).told} == values
+    assert {named(pair): value for pair, value in read(text, ROSTER).statements} == values
 
 
 def test_the_table_is_large_enough() -> None:
@@ -355,7 +355,7 @@ def test_names_are_the_rosters_own() -> None:
     roster = Roster(("Zoë Ångström", "R2 D2"), ("Paper 7: on numbers", "P0"))
     assert read("How is Zoë on Paper 7?", roster).asked == ((0, 0),)
     assert read("R2 D2 on P0?", roster).asked == ((1, 1),)
-    assert read("R2 D2 on Paper 7: 33.", roster).told == (((1, 0), 33),)
+    assert read("R2 D2 on Paper 7: 33.", roster).statements == (((1, 0), 33),)
     assert read("How is Ava on BLEU?", roster).asked == ()
 
 
@@ -377,7 +377,7 @@ def test_no_text_raises_and_pairs_are_named(text: str) -> None:
     mentions = ROSTER.find(text)
     reviewers = {mention.index for mention in mentions if mention.kind == "reviewer"}
     papers = {mention.index for mention in mentions if mention.kind == "paper"}
-    for reviewer, paper in (*heard.asked, *(pair for pair, _ in heard.told)):
+    for reviewer, paper in (*heard.asked, *(pair for pair, _ in heard.statements)):
         assert reviewer in reviewers
         assert paper in papers
     assert len(set(heard.asked)) == len(heard.asked)
@@ -399,4 +399,4 @@ def test_human_messages_are_heard(dialop_human) -> None:  # type: ignore[no-unty
 @pytest.mark.parametrize("text", ["\uff9e", "ﾊ\uff9e \uff9f 62", "[message] \uff9e?"])
 def test_a_word_of_marks_alone_is_a_word(text: str) -> None:
     heard = read(text, ROSTER)
-    assert not heard.asked and not heard.told
+    assert not heard.asked and not heard.statements
