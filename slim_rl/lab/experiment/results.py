@@ -274,7 +274,7 @@ def _result(row: dict[str, Any], as_predicted: str) -> str:
     if np.isnan(row["value"]):
         return NOT_RUN
     if np.isnan(p):
-        return "undetermined"
+        return "cannot be told"  # as in published tables
     if row["direction"] == "same":
         return as_predicted if p < LEVEL else "not shown"
     if p >= LEVEL:
