@@ -122,9 +122,9 @@ def test_an_evaluation_belongs_to_the_runs_whose_models_played(
 ) -> None:
     after = plays.table(Outcome(arm="shy", condition="forced_4"), "questions")
     before = plays.table(Outcome(arm="shy", condition="forced_4", when="before"), "questions")
-    change = plays.table(Outcome(arm="shy", condition="forced_4", when="change"), "questions")
+    rise = plays.table(Outcome(arm="shy", condition="forced_4", when="change"), "questions")
     assert list(after.index) == [f"shy-{seed}" for seed in range(SEEDS)] and list(before.index) == [""]
-    pd.testing.assert_series_equal(change.loc["shy-1"], after.loc["shy-1"] - before.loc[""], check_names=False)
+    pd.testing.assert_series_equal(rise.loc["shy-1"], after.loc["shy-1"] - before.loc[""], check_names=False)
     start = change(plays, "shy", "reward", "forced_4")
     assert start["before_low"] < start["before"] < start["before_high"], "over games: there is one start"
     assert start["over"] == "seeds and games"
@@ -297,7 +297,7 @@ def test_manifest_of_another_folder_names_its_base_path(tmp_path: Path, monkeypa
     (tmp_path / "mine" / "experiment.yaml").write_text(yaml.safe_dump({**manifest, "contrasts": "contrasts.yaml"}))
     (tmp_path / "mine" / "contrasts.yaml").write_text(yaml.safe_dump({"contrasts": CONTRASTS[:1]}))
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=r"mine/experiment\.yaml names it, and its paths are read from the folder"):
+    with pytest.raises(ConfigError, match=r"mine/experiment\.yaml names it, and its paths are relative to the working folder"):
         load_manifest(Path("mine/experiment.yaml"))
     monkeypatch.chdir(tmp_path / "mine")
     assert load_manifest(Path("experiment.yaml"))[1].contrasts

@@ -61,7 +61,7 @@ def test_values_of_another_kind_are_one_sentence(values: Path, file: str, change
     path = values / f"{file}.parquet"
     change(pd.read_parquet(path)).to_parquet(path, index=False)
     with pytest.raises(
-        DataError, match=r"values does not hold the values of an experiment \(.+\); name a folder"
+        DataError, match=r"values does not hold the values of an experiment \(.+\)\. Name a folder"
     ) as got:
         page(values)
     assert "\n" not in str(got.value)
