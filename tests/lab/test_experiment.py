@@ -297,7 +297,9 @@ def test_manifest_of_another_folder_names_its_base_path(tmp_path: Path, monkeypa
     (tmp_path / "mine" / "experiment.yaml").write_text(yaml.safe_dump({**manifest, "contrasts": "contrasts.yaml"}))
     (tmp_path / "mine" / "contrasts.yaml").write_text(yaml.safe_dump({"contrasts": CONTRASTS[:1]}))
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=r"mine/experiment\.yaml names it, and its paths are relative to the working folder"):
+    with pytest.raises(
+        ConfigError, match=r"mine/experiment\.yaml names it, and its paths are relative to the working folder"
+    ):
         load_manifest(Path("mine/experiment.yaml"))
     monkeypatch.chdir(tmp_path / "mine")
     assert load_manifest(Path("experiment.yaml"))[1].contrasts
