@@ -96,7 +96,7 @@ def test_only_this_machine_is_answered_and_only_by_the_page(log: Path) -> None:
         assert get(port, Host="127.0.0.1")[0] == get(port, Host="[::1]")[0] == 200, "as of port 80"
         assert get(port, Host=f"evil.example:{port}")[0] == get(port, Host="evil.example")[0] == 403
         assert get(port, "/../../etc/passwd")[0] == 404
-        with pytest.raises(SlimError, match=rf"Port {port} cannot be used .*--port 0"):
+        with pytest.raises(SlimError, match=rf"--port {port} cannot be used .*--port 0"):
             serving(LiveRun(log), port, 1)
 
 

@@ -64,7 +64,7 @@ class Result:
 
     path: Path
     model: str
-    made: list[provenance.Entry]
+    entries: list[provenance.Entry]
     scores: list[SuiteScores]
 
 
@@ -81,15 +81,17 @@ def scores(dialogues: Sequence[Dialogue], suite: Suite) -> dict[str, Estimate]:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def write(path: Path, model: str, played: Mapping[str, tuple[Suite, Sequence[Dialogue]]], made: Sequence[Any]) -> None:
-    """Writes the file atomically; `made` is the provenance of the logs."""
+def write(
+    path: Path, model: str, played: Mapping[str, tuple[Suite, Sequence[Dialogue]]], entries: Sequence[Any]
+) -> None:
+    """Writes the file atomically; `entries` is the provenance of the logs."""
     suites = {name: _suite_data(suite, dialogues) for name, (suite, dialogues) in played.items()}
     data = {
         "canary": CANARY,
         "format": FORMAT,
         "slim_rl": __version__,
         "model": model,
-        "provenance": list(made),
+        "provenance": list(entries),
         "suites": suites,
     }
     write_atomically(path, gzip.compress(orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY), mtime=0))
@@ -172,8 +174,8 @@ def read(path: Path, suites: Sequence[Suite]) -> Result:
         about = [data["model"], data["provenance"], *(scored.policy for scored in results)]
         if wrong := next((text for text in _texts(about) if not text.isprintable()), None):
             raise ValueError(f"{wrong!r} has unprintable characters")
-        made = [entry for entry in data["provenance"] if isinstance(entry, dict)]
-        return Result(path, str(data["model"]), made, results)
+        entries = [entry for entry in data["provenance"] if isinstance(entry, dict)]
+        return Result(path, str(data["model"]), entries, results)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise DataError(
             f"{path} is an incomplete result file ({error!r}). Make it again with slim-rl lab bench."

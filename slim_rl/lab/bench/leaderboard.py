@@ -151,7 +151,7 @@ def _sources(results: Sequence[Result]) -> Table:
         {
             "model": each.model,
             "policy": ", ".join(dict.fromkeys(_policy(one) for one in each.scores)),
-            "made": " ".join(provenance.sentence(entry) for entry in each.made),
+            "made": " ".join(provenance.sentence(entry) for entry in each.entries),
         }
         for each in results
     ]

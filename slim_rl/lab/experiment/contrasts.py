@@ -150,7 +150,7 @@ class Manifest(Section):
     window: int = Field(5, ge=1, description="steps to average for `reaches`")
 
     @property
-    def made(self) -> list[str]:
+    def origins(self) -> list[str]:
         """Commit and machine of the runs, if the manifest states them."""
         parts = [f"commit {self.commit}" if self.commit else "", self.machine]
         return ["; ".join(filter(None, parts))] if any(parts) else []

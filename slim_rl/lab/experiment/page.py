@@ -134,12 +134,12 @@ def _origin(plays: Plays, manifest: Manifest, path: Path, command: str) -> str:
     seeds = sorted({ex.seed_of_run(run) for run in runs}, key=lambda seed: (len(seed), seed))
     file = path if isinstance(manifest.contrasts, list) else manifest.contrasts
     contrasts = f"Contrasts: `{file}`. " if manifest.contrasts else ""
-    made = manifest.made or [
+    origins = manifest.origins or [
         f"{provenance.code_of(entry)}; {provenance.machine_of(entry)}" for entry in plays.provenance
     ]
     return (
         f"{count(runs.nunique(), 'run')}{', seeds ' if seeds else ''}{', '.join(seeds)}; "
-        f"{' and '.join(dict.fromkeys(made)) or 'origin unknown'}. "
+        f"{' and '.join(dict.fromkeys(origins)) or 'origin unknown'}. "
         f"{contrasts}Page: `{command}`, slim_rl {__version__}."
     )
 
