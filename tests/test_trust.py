@@ -63,12 +63,12 @@ COMMANDS = {
     "analyze": ["analyze", "logs", "--output", "plots"],
     "audit": ["lab", "audit", "logs"],
     "results": ["lab", "results", "experiment.yaml", "--output", "page"],
-    "yoked": [
+    "replay": [
         *(
             "lab", "incentives", str(ROOT / "configs" / "matching_local.yaml"), "--games", "2", "--questions", "1",
             "--live",
         ),
-        *("--set", "partner.kind=yoked", "--set", "partner.replay=logs"),
+        *("--set", "partner.kind=replay", "--set", "partner.replay=logs"),
     ],
 }  # fmt: skip
 

@@ -64,6 +64,7 @@ __all__ = [
 ROOT_KEY = "slim_rl"
 PARTNERS = {  # kinds that any game knows; a game's own (`BaseEnvironment.partners`) go before them
     "openai": "slim_rl.partners.openai_chat.OpenAIPartner",
+    "replay": "slim_rl.partners.replay.ReplayPartner",
 }
 TRAINING_REWARDS = {  # short names of `train.reward`
     "game": "slim_rl.dialogue.training_reward.TrainingReward",

@@ -36,8 +36,8 @@ class PartnerConfig(Section):
     """The player that the policy plays with."""
 
     kind: str = "shy"
-    """scripted partner of the game (shy, forthcoming, mute, erring, rephrased, yoked), openai, self (self-play), or the
-    dotted path of a custom partner"""
+    """scripted partner of the game (shy, forthcoming, mute, erring, rephrased, yoked), openai, replay, self (self-play), or
+    the dotted path of a custom partner"""
     accept_fraction: float = Field(0.75, ge=0, le=1)
     """the partner accepts a plan that is worth at least this share of its own best plan"""
     explain_rejections: bool = False
@@ -45,7 +45,8 @@ class PartnerConfig(Section):
     args: dict[str, Any] = Field(default_factory=dict)
     """further keyword arguments of the partner's constructor"""
     replay: Path | None = None
-    """dialogue log of kind yoked (matching game): its partner's scores are told at the same turns, whatever the policy says"""
+    """dialogue log to repeat: with kind replay its partner's turns; with kind yoked (matching game) its partner's scores, at
+    the same turns, whatever the policy says"""
     openai: OpenAIConfig = OpenAIConfig()
 
 

@@ -27,7 +27,7 @@ REFUSED = {
     ),
     "no key": ("partner.kind=openai", "No key for https://api.openai.com/v1"),
     "partner's arguments": ("partner.args={foo: 1}", "does not suit partner.kind=shy"),
-    "no log to replay": ("partner.kind=yoked", "partner.replay is not set"),
+    "no log to replay": ("partner.kind=replay", "partner.replay is not set"),
     "no prompt": ("partner={kind: openai, openai: {base_url: 'http://localhost:9', prompt: none.md}}", "none.md"),
     "no cassette": (
         "partner={kind: openai, openai: {cassette: none.sqlite, cassette_mode: replay}}",

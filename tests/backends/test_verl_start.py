@@ -49,7 +49,7 @@ def start(folder: Path, partner: dict[str, Any]) -> None:
     ("partner", "says"),
     [
         (NO_CASSETTE, "The cassette {folder}/none.sqlite does not exist"),
-        ({"kind": "yoked", "replay": "none"}, "There is no dialogue log {folder}/none"),
+        ({"kind": "replay", "replay": "none"}, "There is no dialogue log {folder}/none"),
         ({"kind": "openai", "openai": {"prompt": "none.md"}}, "prompt {folder}/none.md: No such file"),
     ],
 )

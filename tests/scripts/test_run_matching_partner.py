@@ -29,7 +29,7 @@ NO_CASSETTE = ["partner.openai.cassette=none.sqlite", "partner.openai.cassette_m
         ),
         ("openai", NO_CASSETTE, {}, "The cassette {folder}/none.sqlite does not exist"),
         ("openai", NO_CASSETTE, ELSEWHERE, "The cassette {folder}/none.sqlite does not exist"),
-        ("yoked", ["partner.replay=none"], {}, "There is no dialogue log {folder}/none"),
+        ("replay", ["partner.replay=none"], {}, "There is no dialogue log {folder}/none"),
     ],
 )
 def test_partner_problems_stop_the_launch_before_costs(

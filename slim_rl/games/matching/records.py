@@ -3,6 +3,8 @@
 People did not alternate strictly, so the record has its own rules: anyone may speak at any time, a new proposal replaces
 a pending one, and an answer is to the pending proposal. Proposals are read from their text, as in a live game, and must agree with
 the recorded ids.
+
+Nothing here plays a game: a partner that repeats the turns of a dialogue log is `partners.replay`.
 """
 
 from __future__ import annotations

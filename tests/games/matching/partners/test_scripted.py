@@ -266,7 +266,7 @@ def test_make_partner() -> None:
         assert partner.identity["accept_fraction"] == 0.5
     assert make_partner(parse_config({"partner": {"kind": "self"}})) is None  # the policy plays both seats
     with pytest.raises(ConfigError, match=r"partner\.replay"):
-        make_partner(parse_config({"partner": {"kind": "yoked"}}))
+        make_partner(parse_config({"partner": {"kind": "replay"}}))
 
 
 # --- properties: whatever the policy says
