@@ -66,7 +66,7 @@ class Result:
     after: list[Dialogue]
 
 
-GO_ON = "the same command goes on from the last checkpoint, or starts again where there is none yet."
+RESUME_HINT = "the same command resumes from the last checkpoint, or starts again if there is none yet."
 
 
 def is_trained(config: Config, folder: Path) -> str:

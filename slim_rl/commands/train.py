@@ -32,7 +32,7 @@ def command(
     changes = [*(overrides or ()), *([f"train.backend={backend}"] if backend else [])]
     settings = load_config(config, changes)
     launch_check.register()
-    with interruptible(backends.GO_ON):
+    with interruptible(backends.RESUME_HINT):
         request = backends.Request(config, changes, settings, extra or (), fresh, dry_run, print_flags)
         result = backends.start(request)
     if result is not None and own_rank() == 0:

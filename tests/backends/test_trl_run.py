@@ -234,7 +234,7 @@ def test_two_processes_print_once_and_resume_together(folder: Path, tmp_path: Pa
     between = [(logs / f"eval-000001{share}.jsonl").read_bytes() for share in ("", "-1")]
     done = in_processes(config, tmp_path / "two.yaml", TORCHRUN)
     assert [(logs / f"eval-000001{share}.jsonl").read_bytes() for share in ("", "-1")] == between
-    assert "two goes on from step 1 of 2" in done.stderr
+    assert "two resumes from step 1 of 2" in done.stderr
     check_one_run(config, done, steps=(2,))
     parts = weights_of(config.run_dir / "model")
     assert parts.keys() == whole.keys() and all(torch.equal(tensor, parts[name]) for name, tensor in whole.items())

@@ -270,7 +270,7 @@ def test_short_and_resumed_runs_adapt_the_warm_up(tmp_path: Path, capsys: pytest
     printed = capsys.readouterr()
     assert "actor_rollout_ref.actor.optim.lr_warmup_steps=3" in printed.out
     assert "train.steps 4 is too few for a warm-up of 10: it is shortened to 3" in printed.err
-    assert "r goes on from step 2 of 4, its last checkpoint" in printed.err
+    assert "r resumes from step 2 of 4, its last checkpoint" in printed.err
 
 
 def test_without_verl_a_dry_run_says_that_nothing_was_checked() -> None:

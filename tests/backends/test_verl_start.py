@@ -116,5 +116,5 @@ def test_a_trained_run_starts_nothing(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "r is trained" in said and "goes on" not in said and not (tmp_path / "started").exists()
     (checkpoints / "latest_checkpointed_iteration.txt").write_text("149")
     start(tmp_path, {"kind": "shy"})
-    assert "r goes on from step 149 of 150" in capsys.readouterr().err
+    assert "r resumes from step 149 of 150" in capsys.readouterr().err
     assert (tmp_path / "started").exists()

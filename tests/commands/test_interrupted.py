@@ -43,14 +43,14 @@ def test_interrupted_run_prints_how_to_resume(slim_rl, monkeypatch, tmp_path) ->
     mark = tmp_path / "runs" / "matching_local" / "checkpoints" / "checkpoint-2" / "trainer_state.json"
     code, said = interrupted(tmp_path, mark, *words)
     assert code == 130 and not any("Traceback" in line for line in said)
-    assert any(line.endswith("slim-rl: interrupted; the same command goes on from the last checkpoint, or starts again where "
+    assert any(line.endswith("slim-rl: interrupted; the same command resumes from the last checkpoint, or starts again if "
                              "there is none yet.") for line in said)  # fmt: skip
     number = max(int(whole.parent.name.rpartition("-")[2]) for whole in mark.parents[1].glob("*/COMPLETE"))
     monkeypatch.chdir(tmp_path)
     again = slim_rl(*words[:-1], f"train.steps={number + 1}")
     assert again.returncode == 0, again.stderr
-    (said_then,) = (line for line in again.stderr.splitlines() if "goes on from step" in line)
-    assert f"goes on from step {number} of {number + 1}: " in said_then
+    (said_then,) = (line for line in again.stderr.splitlines() if "resumes from step" in line)
+    assert f"resumes from step {number} of {number + 1}: " in said_then
     assert f"checkpoint-{number} is its last checkpoint (--fresh starts over)" in said_then
     steps = [json.loads(line)["step"] for line in (mark.parents[2] / "metrics.jsonl").read_text().splitlines()]
     assert steps == list(range(number + 1))

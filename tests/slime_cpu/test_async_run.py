@@ -57,7 +57,7 @@ def dialogues_of(run: Run) -> list[dict[str, bool]]:
 def test_ctrl_c_leaves_no_process_and_what_to_do_is_said(ended: Any) -> None:
     run, started, code, left = ended
     assert code == 130 and left == []
-    assert "interrupted; the same command goes on from the last checkpoint" in started.said
+    assert "interrupted; the same command resumes from the last checkpoint" in started.said
     assert (last_whole(run.folder) or 0) >= TOLD - 3
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from slim_rl.backends import GO_ON
+from slim_rl.backends import RESUME_HINT
 from slim_rl.commands.train import report
 from slim_rl.errors import SlimError, as_sentence
 from slim_rl.processes import interruptible
@@ -14,7 +14,7 @@ from slime_cpu.run import launch
 def main() -> int:
     """Trains, and reports as `slim-rl train` does; an error is one sentence on stderr and exit code 1."""
     try:
-        with interruptible(GO_ON):
+        with interruptible(RESUME_HINT):
             report(launch(sys.argv[1:]))
         return 0
     except (SlimError, ModuleNotFoundError, OSError) as error:

@@ -144,8 +144,8 @@ def _train(
     checkpoint = last_whole_checkpoint(folder.path / "checkpoints", remove_torn=rank == 0)
     step = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
     if step and rank == 0:
-        goes_on = f"goes on from step {step} of {config.train.steps}" if step < config.train.steps else "is trained"
-        say(f"{config.name} {goes_on}: {checkpoint} is its last checkpoint (--fresh starts over)")
+        resumes = f"resumes from step {step} of {config.train.steps}" if step < config.train.steps else "is trained"
+        say(f"{config.name} {resumes}: {checkpoint} is its last checkpoint (--fresh starts over)")
     if step < config.train.steps:
         name = "train.jsonl" if rank == 0 else f"train-{rank}.jsonl"
         with DialogueLog(folder.logs / name, from_step=step, tokens=config.log.tokens) as log:
@@ -196,7 +196,7 @@ def _diverged(gone: Diverged, config: Config, steps: int, folder: Path) -> Diver
 
 
 def _kept(steps: int) -> str:
-    return f"The {steps} steps before it are saved; the same command goes on from there." if steps else ""
+    return f"The {steps} steps before it are saved; the same command resumes from there." if steps else ""
 
 
 def _held_out_rows(config: Config) -> list[GameRow]:

@@ -79,7 +79,7 @@ def start(request: Request) -> None:
         print(f"partner: {cost}", file=sys.stderr)
     step = last_whole(folder / "checkpoints")
     if step is not None and step < config.train.steps:
-        say(f"{config.name} goes on from step {step} of {config.train.steps}, its last checkpoint")
+        say(f"{config.name} resumes from step {step} of {config.train.steps}, its last checkpoint")
     if request.dry_run and find_spec("verl") is None:
         print("# verl is not installed here: nothing below was checked by it")
     else:
