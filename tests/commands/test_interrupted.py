@@ -73,5 +73,5 @@ def test_an_interrupted_evaluation_says_how_to_go_on(tmp_path: Path) -> None:
     ]
     code, said = interrupted(tmp_path, tmp_path / "logs" / "evaluation" / "warmstart_shy_free.jsonl", *words)
     assert code == 130
-    assert any(line.endswith("interrupted; what was played is in logs/evaluation, and the same command plays the rest.")
+    assert any(line.endswith("interrupted; the dialogues are in logs/evaluation, and the same command plays the rest.")
                for line in said)  # fmt: skip
