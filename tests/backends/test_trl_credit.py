@@ -76,6 +76,6 @@ def test_expected_credit_without_state_values_is_refused_first(tmp_path) -> None
     game = {"environment": "examples.secret_number.SecretNumber", "output_dir": str(tmp_path / "runs")}
     config = parse_config(game, ["train.reward=turn_credit"])
     for start in (local.train, check):
-        with pytest.raises(ConfigError, match=r"train\.reward is turn_credit"):
+        with pytest.raises(ConfigError, match=r"train\.reward=turn_credit needs the classmethod"):
             start(config)
     assert not (tmp_path / "runs").exists()

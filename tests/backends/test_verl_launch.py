@@ -146,7 +146,7 @@ ALONE = {"environment": "slim_rl.games.matching.planning.PlanningEnv", "verl": {
             "state_values",
         ),
         ({**ALONE, "train": {"reward": "shuffled"}}, "single_turn"),
-        ({**ALONE, "train": {"exploring_starts": 0.5}}, "PlanningEnv does not say what to ask"),
+        ({**ALONE, "train": {"exploring_starts": 0.5}}, "needs PlanningEnv.questions_worth_asking"),
         ({"train": {"lr_schedule": "linear"}}, "linear"),
         ({"train": {"lora": {"dropout": 0.1}}}, "dropout is 0.1, which verl does not have"),
         ({"train": {"lora": {}}, "verl": {"reference_model": "other"}}, "reference_model is other, but with"),
