@@ -94,4 +94,4 @@ def test_several_arms_are_not_one_run(tmp_path: Path, capsys: pytest.CaptureFixt
     first = log(tmp_path / "both", "first", [0.5] * 3)
     log(tmp_path / "both", "second", [0.5] * 3, arm="mute")
     compare(tmp_path / "both", first, code=1)
-    assert "holds the arms mute, shy: name a folder or file of one of them" in capsys.readouterr().err
+    assert "has the arms mute, shy. Name a folder or file of one of them" in capsys.readouterr().err
