@@ -164,7 +164,10 @@ def check_partner(config: Config) -> Iterator[Check]:
 
 
 def _judged(config: Config, row: GameRow, env: BaseEnvironment, asked: dict[str, Any], reply: str, found: str) -> Check:
-    """Checks that a reply is an action of the game and answers the question. A partner by name may keep silent."""
+    """Checks that a reply is an action of the game and answers the question.
+
+    A partner by name may keep silent.
+    """
     game = measured(type(env))
     info = env.step(reply)[2] if env.turn == 1 else {}
     error = info.get("error")

@@ -45,8 +45,8 @@ class PartnerConfig(Section):
     args: dict[str, Any] = Field(default_factory=dict)
     """further keyword arguments of the partner's constructor"""
     replay: Path | None = None
-    """dialogue log to repeat: with kind replay its partner's turns; with kind yoked (matching game) its partner's scores, at
-    the same turns, whatever the policy says"""
+    """dialogue log to repeat: kind replay repeats its partner's turns; kind yoked (matching game) repeats its partner's scores
+    at the same turns"""
     openai: OpenAIConfig = OpenAIConfig()
 
 

@@ -23,7 +23,9 @@ History = list[tuple[int, str]]  # (seat, text): what the partner's seat has see
 
 
 class ReplayPartner:
-    """Partner with the turns of a log's partner. Raises DataError if the log cannot be read, or is of another game.
+    """Partner with the turns of a log's partner.
+
+    Raises DataError if the log cannot be read, or is of another game.
 
     Args:
         path: a dialogue log, or a folder of them.
