@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class PerLoop(Generic[T]):
-    """Objects that belong to one event loop each, made at its first use there and closed when the loop shuts down.
+    """Objects per event loop, made at first use and closed when their loop shuts down.
 
     Args:
         make: function that makes the object, in the running loop.

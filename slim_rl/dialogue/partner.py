@@ -1,4 +1,4 @@
-"""Players by text: a partner, a person, a chat model or a script, from one seat's `View` to its next turn.
+"""Players by text: a partner, a person, a chat model or a script. Each turns a `View` into a turn.
 
 Invariants:
     A player keeps no state of a dialogue between calls: the view holds all of it. One player serves all dialogues of a process.
