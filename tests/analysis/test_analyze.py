@@ -78,7 +78,7 @@ def test_report_of_other_logs_needs_overwrite(tmp_path: Path, monkeypatch: pytes
     report = analyze(["logs/make_run"], "plots", max_dialogues=0).report
     before = report.read_bytes()
     for others in (["logs/mine"], ["logs"], ["logs/make_run", "logs/mine"]):
-        with pytest.raises(DataError, match=r"^plots holds the report of other logs: .*--overwrite.*\.$"):
+        with pytest.raises(DataError, match=r"^plots holds a report on other logs\. .*--overwrite.*\.$"):
             analyze(others, "plots")
     assert report.read_bytes() == before
     monkeypatch.chdir("logs")  # the same logs again, from wherever, and with more in them

@@ -51,7 +51,7 @@ async def test_a_link_shows_its_dialogue(chromium: str, analysed: Summary) -> No
         assert f"policy {wanted['policy']} at step {wanted['step']}" in shown
         board = data["boards"][wanted["board"]]
         total = sum(board["truth"][r][p] for r, p in enumerate(wanted["turns"][-2]["assignment"]))
-        assert f"{100 * total / board['score']:.1f}% of the best, {board['score']}" in shown
+        assert f"{100 * total / board['score']:.1f}% of {board['score']}" in shown
         assert await page.text("#count") == "60 of 60 dialogues"
         assert page.problems == []
 
@@ -240,7 +240,7 @@ async def test_page_of_a_live_run_refreshes_itself(chromium: str, tmp_path: Path
                 assert page.problems == []
                 server.shutdown()
                 server.server_close()
-                await until("document.getElementById('renewal').innerText.includes('does not answer')")
+                await until("document.getElementById('renewal').innerText.includes('no longer answers')")
                 # What the browser itself says of a server that has gone is said in several ways.
                 assert all("Failed to load resource" in problem for problem in page.problems), page.problems
         finally:

@@ -131,7 +131,7 @@ def test_asking_that_is_not_measured_gets_no_verdict(tmp_path: Path, environment
     summary = analyze([trained(tmp_path, environment, "red?")], tmp_path / "plots")
     (found,) = summary.results["verdict"]
     asked, paid, sure = found["sentences"]
-    assert asked == "Asking is not measured: this game annotates no questions."
+    assert asked == "Questions are not measured: this game does not annotate them."
     assert paid.startswith("Reward rose from 0.255 to 0.855") and "for questions" not in sure
     rows = {row["measure"]: row for row in summary.results["held_out"]}
     assert np.isnan(rows["questions"]["after"]) and "informative_pairs" not in rows

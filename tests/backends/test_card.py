@@ -112,7 +112,7 @@ def test_the_card_of_a_game_for_one_names_no_partner(played: list[Dialogue]) -> 
 def test_it_is_cited_in_the_same_words_everywhere() -> None:
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     bibtex = CITATION.format(version=__version__)
-    assert bibtex in (ROOT / "docs" / "faq.md").read_text(encoding="utf-8")
+    assert bibtex in (ROOT / "docs" / "explanation" / "results.md").read_text(encoding="utf-8")
     assert bibtex in model_card(parse_config({"name": "new"}), step=1)
     (paper,) = cited["references"]
     assert cited["title"] in bibtex and paper["title"] in bibtex and str(paper["year"]) in bibtex

@@ -163,4 +163,4 @@ def test_generate_with_test_games_writes_two_parquet_files(folder: Path, capsys:
     assert len(set(games)) == 8, "no game is in both"
     assert {row["extra_info"]["split"] for row in rows["test"]} == {"eval"}
     assert run(*words, "one.parquet") == 1
-    assert "--output one.parquet is a file, but --num-test makes two" in capsys.readouterr().err
+    assert "--output one.parquet is a file, but --num-test writes two" in capsys.readouterr().err

@@ -195,7 +195,7 @@ def test_a_hub_that_refuses_is_one_sentence(tmp_path: Path) -> None:
     code = "import sys; from pathlib import Path; from slim_rl.commands.export import push_model as push; push(Path(sys.argv[1]), 'me/x')"
     with Hub() as hub:
         done = at(hub, tmp_path, "hf_wrong", "-c", code, str(tmp_path / "out"))
-    assert done.stderr.splitlines()[-1].startswith("slim_rl.errors.SlimError: me/x could not be put on the hub (")
+    assert done.stderr.splitlines()[-1].startswith("slim_rl.errors.SlimError: Uploading me/x failed (")
     assert "401" in done.stderr.splitlines()[-1]
     assert "hf_wrong" not in done.stderr
     with pytest.raises(ConfigError, match="OWNER/NAME"):

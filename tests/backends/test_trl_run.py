@@ -46,7 +46,7 @@ def everything(folder: Path) -> dict[str, bytes]:
         ("policy.model=/no/such/model", r"policy\.model"),
         ("partner={kind: replay, replay: /no/such/log.jsonl}", "log"),
         ("partner={kind: shy, args: {charm: 3}}", r"partner\.args"),
-        ("data.seed=5", "seed = 0"),
+        ("data.seed=5", "was made with seed=0"),
         ("train.micro_batch=3", "micro_batch"),
     ],
 )

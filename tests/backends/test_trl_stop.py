@@ -74,7 +74,7 @@ def test_stop_saves_finished_steps_and_the_run_resumes(folder: Path, kind: str) 
         config = config_of(folder, kind, server, budget_usd=budget, **settings)
         with pytest.raises(RunStopped, match=r"Training stops: .*The 2 steps before it are saved") as caught:
             local.train(config)
-        assert ("raise partner.openai.budget_usd" if kind == "budget" else "has not answered") in str(caught.value)
+        assert ("Raise partner.openai.budget_usd" if kind == "budget" else "has not answered") in str(caught.value)
         assert checkpoints(config) == ["checkpoint-2"]
         spent = spent_usd(config.run_dir)
         assert spent >= calls[0] + calls[1]

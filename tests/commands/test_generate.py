@@ -81,4 +81,4 @@ def test_games_are_dealt_by_one_process_at_least(slim_rl, tmp_path: Path) -> Non
 
 def test_of_two_configs_neither_is_passed_over(slim_rl, tmp_path) -> None:
     done = slim_rl("generate", "matching_local", "--config", "matching_offline", "--output", tmp_path / "games.jsonl")
-    assert done.returncode == 1 and "two configs, matching_local and matching_offline" in done.stderr
+    assert done.returncode == 1 and "Two configs are named, matching_local and matching_offline" in done.stderr

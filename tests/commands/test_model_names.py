@@ -70,6 +70,6 @@ def test_what_looks_like_a_path_is_never_looked_for_on_the_hub(tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=f"'{name}' is not a folder here") as caught:
         check_model_name(name)
-    assert ("did you mean runs/x/model?" in str(caught.value)) == (name == "runs/x/modl")
+    assert ("Did you mean runs/x/model?" in str(caught.value)) == (name == "runs/x/modl")
     check_model_name("runs/x/model")
     check_model_name("data/warmstart")  # ours, from any folder

@@ -68,7 +68,7 @@ def test_play_counts_refused_actions_but_not_empty_lines(tmp_path) -> None:
 
 def test_a_game_that_is_not_there_is_refused(tmp_path) -> None:
     config = parse_config({"data": {"train": f"{tmp_path}/t.jsonl", "eval": f"{tmp_path}/e.jsonl", "num_eval": 3}})
-    with pytest.raises(ConfigError, match="has 3 games, 0 to 2"):
+    with pytest.raises(ConfigError, match="config's 3 games, 0 to 2"):
         play(config, game=3)
 
 

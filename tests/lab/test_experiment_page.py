@@ -130,7 +130,7 @@ def test_page_without_before_is_headed_by_primary_contrasts(
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
 async def test_the_verdict_of_each_contrast_is_in_sight(written: tuple[Path, list[str]]) -> None:
     where = """(() => { document.querySelectorAll('details').forEach(each => each.open = true);
-        const heads = [...document.querySelectorAll('th')].filter(each => each.innerText.trim() === 'found');
+        const heads = [...document.querySelectorAll('th')].filter(each => each.innerText.trim() === 'result');
         return heads.map(each => each.getBoundingClientRect().right); })()"""
     with chromium() as address:
         async with browse(address) as page:

@@ -40,7 +40,7 @@ def test_an_interrupted_run_is_whole_and_goes_on(tmp_path: Path) -> None:
     first.send_signal(signal.SIGINT)
     _, complaint = first.communicate(timeout=100)
     assert first.returncode == 130 and "Traceback" not in complaint, complaint
-    assert complaint.splitlines()[-1] == "Interrupted. The log is whole; the same command continues from here."
+    assert complaint.splitlines()[-1] == "Interrupted. The log is complete; run the same command to continue."
     lines = log.read_text().splitlines(keepends=True)
     assert 0 < len(lines) < 60 and all(line.endswith("\n") for line in lines)
     before = [json.loads(line) for line in lines]

@@ -214,7 +214,7 @@ def test_any_path_survives(cluster: Cluster, model: Path, small: Path) -> None:
     folder = cluster.folder / name
     done = launch(
         cluster,
-        f"--set=data.train={json.dumps(f'{folder}/games.jsonl')}",
+        "--set=data.train=" + json.dumps(f"{folder}/games.jsonl").replace(r"\ud83e\udd80", "\U0001f980"),
         MODEL=model,
         CONFIG=small,
         SAVE_DIR=folder,

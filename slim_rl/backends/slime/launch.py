@@ -78,11 +78,8 @@ def start(request: Request) -> None:
     if not request.dry_run:
         say_at_the_start(request.config)
     options = [*(f"--set={override}" for override in request.overrides), *(["--dry-run"] if request.dry_run else [])]
-    usual = {
-        "MODEL": request.config.policy.model,
-        "SAVE_DIR": str(request.config.run_dir.absolute()),
-        "PYTHON": sys.executable,
-    }
+    folder = str(request.config.run_dir.absolute())
+    usual = {"MODEL": request.config.policy.model, "SAVE_DIR": folder, "PYTHON": sys.executable}
     given = {name: value for name, value in os.environ.items() if value}
     command = ["bash", str(SCRIPT), *options, *request.extra]
     with signals_end_the_run(), running(command, env=usual | given | {"CONFIG": str(request.path)}) as process:
