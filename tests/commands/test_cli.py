@@ -196,10 +196,10 @@ def test_arms_can_be_looked_at_first(slim_rl) -> None:
     assert result.returncode == 0 and result.stdout.count("partner.kind=") == 2
 
 
-def test_without_the_local_extra_it_says_what_to_install() -> None:
+def test_without_the_local_extra_it_says_what_to_install(tmp_path: Path) -> None:
     # None in sys.modules is how Python remembers that a module is not there
-    code = "import sys; sys.modules['torch'] = None; from slim_rl import cli; sys.argv[1:] = ['train', 'configs/matching_local.yaml']; cli.main()"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    code = f"import sys; sys.modules['torch'] = None; from slim_rl import cli; sys.argv[1:] = ['train', {LOCAL!r}]; cli.main()"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert result.returncode == 1
     assert "needs torch" in result.stderr
     assert "Traceback" not in result.stderr
