@@ -1,6 +1,6 @@
 """The site has the repository's layout, so that every relative link of a page means the same there as in a checkout.
 
-pages: README.md, every page of docs/, and every page that they link to, directly or not
+pages: README.md, SECURITY.md, CHANGELOG.md, every page of docs/, and every page that they link to, directly or not
 other files: those that a page links to, and docs/assets; copied unchanged
 dead links: mkdocs itself reports them
 """
@@ -24,7 +24,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.remove(file)
     guides = [f"docs/{file.src_uri}" for file in docs if file.is_documentation_page()]
     assets = [f"docs/{file.src_uri}" for file in docs if file.src_uri.startswith("assets/")]
-    for path in [*assets, *_linked(root, ["README.md", *guides])]:
+    for path in [*assets, *_linked(root, ["README.md", "SECURITY.md", "CHANGELOG.md", *guides])]:
         files.append(File(path, str(root), config.site_dir, config.use_directory_urls))
     return files
 
