@@ -45,6 +45,7 @@ def arguments(folder: str, overrides: Sequence[str], own: Mapping[str, Any], ran
         "configs/matching_local.yaml", [*overrides, "policy.top_p=1.0", f"data.train={folder}/games.jsonl"]
     )
     config = config.changed(name=Path(folder).name, data={"eval": None}, train={"backend": "slime"})
+    config = config.changed(arm=config.arm_name)  # as the launch writes it
     config.write(Path(folder) / "config.yaml")
     variables = of_the_script(Path(os.environ["SLIME_DIR"]), Path(os.environ["MEGATRON_DIR"]))
     variables |= {"CONFIG": f"{folder}/config.yaml", "MODEL": config.policy.model, "SAVE_DIR": folder}
