@@ -72,7 +72,7 @@ if with local; then
     run slim-rl train matching_local --set train.steps=1 --set train.eval_games=20
     sees 'questions'
     run slim-rl train matching_local --set train.steps=2 --set train.eval_games=20
-    sees 'step +2: '
+    sees 'step +1: '
     has runs/matching_local/model/model.safetensors data/local/train.jsonl logs/matching_local/*.jsonl
 
     step "look"
