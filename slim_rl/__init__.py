@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from slim_rl.environment import View as View
     from slim_rl.errors import DataError as DataError
     from slim_rl.errors import SlimError as SlimError
+    from slim_rl.frontier import Frontier as Frontier
     from slim_rl.games.matching.demonstrations import QuestioningPlayer as QuestioningPlayer
     from slim_rl.games.matching.reading.reader import classify as classify
-    from slim_rl.lab.frontier import Frontier as Frontier
     from slim_rl.measured import Curriculum as Curriculum
     from slim_rl.measured import Gain as Gain
     from slim_rl.measured import Lesson as Lesson
@@ -48,7 +48,7 @@ _MODULE_OF = {  # the imports above say the same to type checkers
     "DataError": "errors",
     "Dialogue": "dialogue.record",
     "DialogueLog": "dialogue.log",
-    "Frontier": "lab.frontier",
+    "Frontier": "frontier",
     "Gain": "measured",
     "Games": "session",
     "StepRewards": "dialogue.training_reward",

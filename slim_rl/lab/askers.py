@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from slim_rl.analysis.load import Log, read_dialogue
 from slim_rl.analysis.plays import COMPARED
 from slim_rl.environment import game_of
-from slim_rl.lab.frontier import MOST, Floats, Frontier
+from slim_rl.frontier import MOST, Floats, Frontier
 from slim_rl.lab.net_reward import NET_REWARD, question_costs
 from slim_rl.measured import measured
 from slim_rl.statistics import clustered_mean

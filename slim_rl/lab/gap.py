@@ -31,8 +31,8 @@ from slim_rl.analysis.load import Log
 from slim_rl.analysis.plays import COMPARED
 from slim_rl.dialogue.measures import MEASURES, Measure
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.frontier import Floats, Frontier
 from slim_rl.lab.askers import Askers, played_by
-from slim_rl.lab.frontier import Floats, Frontier
 from slim_rl.lab.net_reward import question_costs
 
 _LOST = replace(MEASURES["reward"], better="down", role="secondary", bounded=False, signed=True)

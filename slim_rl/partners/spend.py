@@ -66,6 +66,11 @@ class Spend:
         """Returns the US dollars that all other processes of the run have spent. Raises DataError."""
         if self.folder is None:
             return 0.0
+        if (former := self.folder / FOLDER / "spend.sqlite").exists():
+            raise DataError(
+                f"{former} holds the run's spending until version 0.1, which is not counted. Lower partner.openai.budget_usd by it, "
+                "and remove the file."
+            )
         files = [file for file in (self.folder / FOLDER).glob("*.json") if file.name != self._name]
         return math.fsum(float(read_object(file).get("cost_usd", 0.0)) for file in files)
 

@@ -19,7 +19,7 @@ from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.dialogue.tracked import batch_metrics
 from slim_rl.environment import BaseEnvironment
-from slim_rl.lab.frontier import Frontier
+from slim_rl.frontier import Frontier
 from slim_rl.measured import MeasuredEnvironment
 
 

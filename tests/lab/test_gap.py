@@ -13,13 +13,13 @@ from hypothesis import strategies as draw
 
 from slim_rl.analysis import Summary, analyze
 from slim_rl.analysis.load import load, read_dialogue
+from slim_rl.frontier import Frontier
 from slim_rl.games.matching import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.questions.value import frontier as arrays
 from slim_rl.games.matching.settings import MatchingSettings
 from slim_rl.lab.askers import Askers, over_random, simulated
-from slim_rl.lab.frontier import Frontier
 from slim_rl.lab.gap import LOSSES, losses, with_gap
 from slim_rl.lab.net_reward import question_costs
 from tests.analysis import synthetic

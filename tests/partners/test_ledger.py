@@ -197,3 +197,13 @@ def test_a_run_has_spent_the_sum_of_its_processes(tmp_path_factory: Any, calls: 
 
 def test_a_folder_that_is_only_looked_at_stays_as_it_is(tmp_path: Path) -> None:
     assert spent_usd(tmp_path) == 0.0 and not list(tmp_path.iterdir())
+
+
+def test_spend_file_of_an_earlier_version_stops_calls(tmp_path: Path) -> None:
+    former = tmp_path / "spend" / "spend.sqlite"
+    former.parent.mkdir()
+    former.touch()
+    spend = Spend(budget_usd=1.0, folder=tmp_path)
+    assert f"{former} holds the run's spending until version 0.1" in str(spend.refusal())
+    former.unlink()
+    assert spend.refusal() is None

@@ -15,7 +15,7 @@ from slim_rl.config import load_config
 from slim_rl.errors import ConfigError
 from slim_rl.files import write_atomically
 from slim_rl.formats import count
-from slim_rl.lab.frontier import MOST
+from slim_rl.frontier import MOST
 from slim_rl.lab.incentives import GAMES, QUESTIONS, as_dict, measure
 from slim_rl.lab.incentives.question_cost import net_rewards, table
 

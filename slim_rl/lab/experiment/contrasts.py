@@ -14,8 +14,8 @@ from slim_rl.analysis.plays import Outcome, comparable
 from slim_rl.config import Section, load_section
 from slim_rl.dialogue.measures import RENAMED, shown_in
 from slim_rl.errors import ConfigError
+from slim_rl.frontier import MOST
 from slim_rl.lab import gap  # noqa: F401  (registers its measures)
-from slim_rl.lab.frontier import MOST
 
 Comparable = Annotated[str, BeforeValidator(lambda name: RENAMED.get(name, name))]
 

@@ -25,7 +25,7 @@ from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import BaseEnvironment, environment_class
 from slim_rl.errors import ConfigError, SlimError
-from slim_rl.lab.frontier import Frontier
+from slim_rl.frontier import Frontier
 from slim_rl.lab.incentives.results import JUDGED, Incentives, PlayerResult
 from slim_rl.measured import ScriptedPlayer, measured
 

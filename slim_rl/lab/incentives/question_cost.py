@@ -13,7 +13,7 @@ from slim_rl.dialogue.dealing import deal
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError
 from slim_rl.formats import plain
-from slim_rl.lab.frontier import MOST, Frontier
+from slim_rl.frontier import MOST, Frontier
 from slim_rl.lab.incentives.results import JUDGED
 from slim_rl.measured import measured
 from slim_rl.statistics import clustered_mean

@@ -12,9 +12,9 @@ from examples.guess_who import GuessWhoEnv
 from examples.guess_who.board import GameBoard, Question
 from examples.guess_who.reading import asks, read
 from examples.guess_who.worth import LookaheadAsker, Suspects, frontier
+from slim_rl.frontier import Frontier
 from slim_rl.lab import gap as ledger
 from slim_rl.lab.askers import Askers
-from slim_rl.lab.frontier import Frontier
 from tests.examples.guess_who.made import GAME, STATE
 
 GLASSES, HAT, RED = ("trait", "glasses"), ("trait", "hat"), ("trait", "red hair")
