@@ -32,20 +32,9 @@ from slim_rl.runs import check_same, claimed
 
 SCRIPT = bundled.ROOT / "scripts" / "run_matching.sh"
 SETTINGS = (  # variables that the script reads
-    *(
-        "CONFIG",
-        "MODEL",
-        "MODEL_SCRIPT",
-        "TORCH_DIST",
-        "SAVE_DIR",
-        "NUM_NODES",
-        "NUM_GPUS",
-        "ASYNC",
-        "COLOCATE",
-        "ROLLOUT_GPUS",
-    ),
-    *("TP", "ENGINE_GPUS", "SLIME_DIR", "MEGATRON_DIR", "ROUTER_POLICY", "RAY_ADDRESS", "RAY_PORT", "MASTER_ADDR"),
-)
+    "CONFIG", "MODEL", "MODEL_SCRIPT", "TORCH_DIST", "SAVE_DIR", "NUM_NODES", "NUM_GPUS", "TP", "ENGINE_GPUS", "ASYNC", "COLOCATE",
+    "ROLLOUT_GPUS", "SLIME_DIR", "MEGATRON_DIR", "ROUTER_POLICY", "RAY_ADDRESS", "RAY_PORT", "MASTER_ADDR",
+)  # fmt: skip
 _SLIMES = ("--colocate", "--router-policy")  # slime's flags with the name of a setting
 TRACKERS = ("tensorboard", "wandb")  # of slime's
 _KEYS = {  # settings of release 0.1 -> keys of the config
@@ -155,9 +144,7 @@ def print_flags(request: Request) -> list[str]:
         say(is_trained(config, folder))
         return []
     check_trackers(settled(config))
-    with claimed(
-        folder, config, partial(ensure_games, config), **plugins
-    ):  # until then; the job locks the folder itself
+    with claimed(folder, config, partial(ensure_games, config), **plugins):  # the job then locks the folder itself
         return lines(flags)
 
 
