@@ -23,7 +23,8 @@ def build(root: Path, **pages: str) -> subprocess.CompletedProcess[str]:
     shutil.copytree(ROOT / "docs" / "assets", root / "docs" / "assets")
     settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     (root / "mkdocs.yml").write_text(re.sub(r"^nav:\n.*", "", settings, flags=re.M | re.S))
-    (root / "README.md").write_text("# Here\n")
+    for name in ("README.md", "SECURITY.md", "CHANGELOG.md"):
+        (root / name).write_text("# Here\n")
     (root / "code.py").write_text("print()\n")
     for name, text in pages.items():
         (root / "docs" / f"{name}.md").write_text(text)

@@ -149,6 +149,7 @@ def stopped(folder: Path, monkeypatch: pytest.MonkeyPatch, kills: bool = False, 
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     monkeypatch.syspath_prepend(folder)
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
     (folder / "megatron").mkdir(exist_ok=True)
     for name in ("SLIME_DIR", "MEGATRON_DIR"):
         monkeypatch.setenv(name, str(folder))
