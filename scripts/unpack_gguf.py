@@ -18,11 +18,7 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
 from slim_rl.errors import DataError, SlimError
-from slim_rl.policies.transformers import save_model
 
 _READER = "gguf==0.19.0"  # reads the file for transformers
 _TURN_END = "<|im_end|>"  # the GGUF files name another end token
@@ -95,6 +91,12 @@ def unpack(gguf: Path, output: Path) -> None:
     A file with an output layer of its own has it in more bits than the embeddings; both ends then share its weight, as they did in the
     model that was packed.
     """
+    # transformers looks for the reader once, when it is imported
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from slim_rl.policies.transformers import save_model
+
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.bfloat16)
     model.config.tie_word_embeddings = True
