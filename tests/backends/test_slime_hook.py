@@ -144,14 +144,20 @@ def test_hook_wrong_config_and_row_without_game_are_refused(server, tokenizer_di
         vars(args).update(wrong)
         with pytest.raises(ConfigError, match=said):
             run(args, play_group(args, make_group(1)))
-    args = make_args(tokenizer_dir, server.port, tmp_path, partial_rollout=True)
-    with pytest.raises(ConfigError, match=r"--partial-rollout is not supported: .*; leave it out"):
-        run(args, play_group(args, make_group(1)))
     args = make_args(tokenizer_dir, server.port, tmp_path)
     [bare] = make_group(1)
     bare.metadata = {}
     with pytest.raises(DataError, match="--metadata-key"):
         run(args, play_group(args, [bare]))
+
+
+@pytest.mark.parametrize(
+    ("flag", "reason"), [("partial_rollout", "again from its first turn"), ("group_rm", "overwrite the games' rewards")]
+)
+def test_hook_unsupported_flag_of_slime_is_refused(server, tokenizer_dir, tmp_path, flag, reason) -> None:
+    args = make_args(tokenizer_dir, server.port, tmp_path, **{flag: True})
+    with pytest.raises(ConfigError, match=rf"--{flag.replace('_', '-')} is not supported: .*{reason}.*; leave it out"):
+        run(args, play_group(args, make_group(1)))
 
 
 def test_selfplay_gives_one_sample_a_seat(server, tokenizer_dir, tmp_path) -> None:

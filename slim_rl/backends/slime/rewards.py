@@ -88,7 +88,8 @@ def keep_usable_groups(args: Namespace, samples: Sequence[Any], **_: Any) -> Dyn
     A group is dropped if too few of its games were played (`slime.min_survivors`) or, by config, if all their rewards are equal. slime
     counts the drops by reason. It is dropped only if another group in flight can take its place, that is with an
     ``--over-sampling-batch-size`` above the batch. Otherwise slime would draw a whole new batch and abort what it does not need, after
-    the partner's calls were billed. In a group that is kept, failed games are masked and count in no baseline.
+    the partner's calls were billed. In a group that is kept, failed games are masked, and excluded from the group's mean and standard
+    deviation.
 
     Raises:
         RunStopped: more than `train.stop_failures` of a rollout's worth of games failed. Without this, an over-sampling slime could draw

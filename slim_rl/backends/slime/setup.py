@@ -27,6 +27,10 @@ from slim_rl.errors import ConfigError
 from slim_rl.policies.served import Connection
 
 _LOOK_SECONDS = 1.0
+_REFUSED = {  # slime's argument -> the reason why a dialogue cannot be played with it
+    "partial_rollout": "a dialogue that slime aborts is played again from its first turn",
+    "group_rm": "slime would overwrite the games' rewards with those of a reward model",
+}
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class RolloutContext:
 
 
 def config_of(args: Namespace) -> Config:
-    """The run's config. Raises ConfigError if slime was given none, or a wrong one."""
+    """Returns the run's config. Raises ConfigError if slime got no config, an invalid one, or a flag that the hook refuses."""
     data = getattr(args, ROOT_KEY, None)
     if data is None:
         raise ConfigError(
@@ -65,10 +69,9 @@ def config_of(args: Namespace) -> Config:
     content = json.dumps(data, sort_keys=True, default=str)
     if content not in _configs:
         config = parse_config(data, source=getattr(args, "custom_config_path", None) or f"args.{ROOT_KEY}")
-        if getattr(args, "partial_rollout", False):
-            raise ConfigError(
-                "--partial-rollout is not supported: a dialogue that slime calls off is played again from its first turn; leave it out."
-            )
+        for name, reason in _REFUSED.items():
+            if getattr(args, name, False):
+                raise ConfigError(f"--{name.replace('_', '-')} is not supported: {reason}; leave it out.")
         _configs[content] = config
     return _configs[content]
 
@@ -98,7 +101,7 @@ _processes: WeakKeyDictionary[asyncio.AbstractEventLoop, RolloutContext] = WeakK
 
 @dataclass
 class Interruptible:
-    """Partner whose pending reply is abandoned when slime aborts the rollout by a flag.
+    """Partner whose request in flight is cancelled when slime aborts the rollout by a flag.
 
     Without it, slime would wait at the end of every over-sampled rollout for the slowest reply in flight.
     """
