@@ -60,7 +60,7 @@ async def generate(
         sampling_params: slime's; ``max_new_tokens`` bounds the response, the partner's turns included.
 
     Raises:
-        SlimError: the config or the sample's data cannot be used.
+        SlimError: the config, a flag of slime or the sample's data cannot be used.
     """
     process = process_of(args)
     row = _row(sample)

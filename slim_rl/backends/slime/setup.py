@@ -59,7 +59,11 @@ class RolloutContext:
 
 
 def config_of(args: Namespace) -> Config:
-    """Returns the run's config. Raises ConfigError if slime got no config, an invalid one, or a flag that the hook refuses."""
+    """Returns the run's config.
+
+    Raises:
+        ConfigError: slime got no config, an invalid one, or a flag that the hook refuses.
+    """
     data = getattr(args, ROOT_KEY, None)
     if data is None:
         raise ConfigError(
