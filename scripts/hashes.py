@@ -12,7 +12,7 @@ from typing import Any
 
 def lines(report: dict[str, Any]) -> list[str]:
     """NAME==VERSION --hash=sha256:... of each file in the report. SystemExit if pip does not say the hash of one."""
-    found = []
+    hashes = []
     for item in report["install"]:
         name, version = (item["metadata"][key] for key in ("name", "version"))
         try:
@@ -21,8 +21,8 @@ def lines(report: dict[str, Any]) -> list[str]:
             raise SystemExit(
                 f"pip names no hash of {name}: install it from an index or a file, not from a folder."
             ) from None
-        found.append(f"{name}=={version} --hash=sha256:{sha256}")
-    return sorted(found, key=str.lower)
+        hashes.append(f"{name}=={version} --hash=sha256:{sha256}")
+    return sorted(hashes, key=str.lower)
 
 
 if __name__ == "__main__":

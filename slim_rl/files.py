@@ -82,16 +82,16 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 def read_object(path: Path) -> dict[str, Any]:
     """Reads a JSON object. Raises DataError if the file cannot be read or holds anything else."""
     try:
-        found = orjson.loads(path.read_bytes().removeprefix(codecs.BOM_UTF8))
+        value = orjson.loads(path.read_bytes().removeprefix(codecs.BOM_UTF8))
     except OSError as error:
         raise DataError(f"Cannot read {path}: {error.strerror}.") from error
     except ValueError as error:
         raise DataError(f"{path} is not valid JSON ({error}). Restore it from where it came from.") from error
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise DataError(
-            f"{path} must be a JSON object, but is {type(found).__name__}. Restore it from where it came from."
+            f"{path} must be a JSON object, but is {type(value).__name__}. Restore it from where it came from."
         )
-    return found
+    return value
 
 
 def sweep(path: Path) -> None:

@@ -25,14 +25,14 @@ def check_methods(made: type, key: str) -> None:
 
 def _wrong(made: type) -> Iterator[str]:
     for name in dir(made):
-        own = inspect.getattr_static(made, name)
-        base = next((cls.__dict__[name] for cls in reversed(made.__mro__) if name in cls.__dict__), own)
-        if name.startswith("_") or base is own or not (isinstance(base, _ON_CLASS) or inspect.isfunction(base)):
+        defined = inspect.getattr_static(made, name)
+        base = next((cls.__dict__[name] for cls in reversed(made.__mro__) if name in cls.__dict__), defined)
+        if name.startswith("_") or base is defined or not (isinstance(base, _ON_CLASS) or inspect.isfunction(base)):
             continue
         declared = inspect.signature(base.__func__ if isinstance(base, _ON_CLASS) else base).parameters.values()
         names = [each.name for each in list(declared)[not isinstance(base, staticmethod) :]]
         needed = sum(each.default is each.empty for each in declared) - (not isinstance(base, staticmethod))
-        member, bound = getattr(made, name), not isinstance(base, _ON_CLASS) and inspect.isfunction(own)
+        member, bound = getattr(made, name), not isinstance(base, _ON_CLASS) and inspect.isfunction(defined)
         if not callable(member) or inspect.iscoroutinefunction(member):
             yield f"{name} must be a method, and not async"
         elif not all(takes(member, count + bound) for count in {needed, len(names)}):

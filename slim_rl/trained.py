@@ -61,14 +61,14 @@ def settings_of(trained: Config, environments: set[str]) -> dict[str, Any]:
         environments: games that it will play; `game.rules` is returned if they are the one that it was trained on.
     """
     default = Config()
-    found = {
+    values = {
         f"{section}.{name}": getattr(getattr(trained, section), name)
         for section, names in _OF_THE_POLICY.items()
         for name in names
         if getattr(getattr(trained, section), name) != getattr(getattr(default, section), name)
     }
     rules = trained.game_settings.get("rules")
-    return {**({"game.rules": rules} if rules == "none" and environments == {trained.environment} else {}), **found}
+    return {**({"game.rules": rules} if rules == "none" and environments == {trained.environment} else {}), **values}
 
 
 def differences(config: Config, trained: Config) -> list[str]:

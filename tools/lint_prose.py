@@ -159,17 +159,17 @@ def findings(root: Path) -> Iterator[Finding]:
         yield from in_subject(subject, "git log")
 
 
-def compared(found: list[Finding], allowed: dict[str, int]) -> tuple[list[str], list[str]]:
+def compared(counted: list[Finding], allowed: dict[str, int]) -> tuple[list[str], list[str]]:
     """Compares the violations with the counts allowed.
 
     Returns:
         The lines that report counts which rose, with their places, and the lines that report counts which fell.
     """
-    counts, rose, fell = Counter(finding.rule for finding in found), [], []
+    counts, rose, fell = Counter(finding.rule for finding in counted), [], []
     for rule in sorted({*counts, *allowed}):
         if counts[rule] > allowed.get(rule, 0):
             rose.append(f"{rule}: {counts[rule]}, allowed {allowed.get(rule, 0)}")
-            rose += [f"    {finding.where}: {finding.text}" for finding in found if finding.rule == rule]
+            rose += [f"    {finding.where}: {finding.text}" for finding in counted if finding.rule == rule]
         elif counts[rule] < allowed.get(rule, 0):
             fell.append(f"{rule}: {counts[rule]}, allowed {allowed[rule]}")
     return rose, fell
@@ -181,14 +181,14 @@ def main(arguments: list[str] | None = None, root: Path = ROOT, table: Path = TA
     parser.add_argument("--list", metavar="RULE", help="print every place of the rules whose name contains RULE")
     parser.add_argument("--lower", action="store_true", help="write the counts that fell")
     options = parser.parse_args(arguments)
-    found = list(findings(root))
+    counted = list(findings(root))
     if options.list:
-        print("\n".join(f"{finding.where}: {finding.text}" for finding in found if options.list in finding.rule))
+        print("\n".join(f"{finding.where}: {finding.text}" for finding in counted if options.list in finding.rule))
         return 0
     allowed: dict[str, int] = json.loads(table.read_text(encoding="utf-8"))
-    rose, fell = compared(found, allowed)
+    rose, fell = compared(counted, allowed)
     if options.lower:
-        counts = Counter(finding.rule for finding in found)
+        counts = Counter(finding.rule for finding in counted)
         lower = {rule: min(counts[rule], number) for rule, number in allowed.items() if counts[rule]}
         table.write_text(json.dumps(lower, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     elif fell:

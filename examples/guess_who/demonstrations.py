@@ -40,9 +40,9 @@ class QuestioningPlayer:
         game: GuessWhoView = view.private
         planned = random.Random(view.seed).choices(range(len(self.messages)), self.messages)[0]
         rng = random.Random(f"{view.seed}/{len(view.history)}")
-        if len(view.own) >= min(planned, len(TRAITS)) or not game.questions_left:
+        if len(view.sent) >= min(planned, len(TRAITS)) or not game.questions_left:
             return "[guess]" if game.tiles else f"[guess] {game.left[0]}"
-        asked = {question[1] for text in view.own if (question := read(text).question)}
+        asked = {question[1] for text in view.sent if (question := read(text).question)}
         trait = rng.choice([trait for trait in TRAITS if trait not in asked])
         return f"[message] {rng.choice(ASK).format(trait=phrase(trait))}"
 

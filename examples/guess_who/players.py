@@ -45,7 +45,7 @@ class Player:
 
     async def act(self, view: View) -> Turn:
         game: GuessWhoView = view.private
-        if (message := self.message(view, len(view.own))) is not None:
+        if (message := self.message(view, len(view.sent))) is not None:
             return Turn(f"[message] {message}")
         rng = random.Random(f"{view.seed}/guess")
         name = self.picks(game) if self.picks else rng.choice(game.left if self.listens else tuple(game.characters))

@@ -197,9 +197,9 @@ def _results(
     start = _table({f"{row} (the start)": dialogues for row, dialogues in before.items()})
     if not trained and not start:
         return []
-    said = "Means over held-out games, played by sampling; intervals are clustered by game."
+    note = "Means over held-out games, played by sampling; intervals are clustered by game."
     of_start = ["### Before training", "", f"Of `{base}`, the start, and not of this model.", "", *start]
-    return ["## Results", "", said, "", *trained, *(of_start if start else [])]
+    return ["## Results", "", note, "", *trained, *(of_start if start else [])]
 
 
 def _table(results: Mapping[str, Sequence[Dialogue]]) -> list[str]:
@@ -264,10 +264,10 @@ def _interval(mean: Estimate) -> dict[str, Any]:
 
 def _use(config: Config, results: Mapping[str, Sequence[Dialogue]]) -> list[str]:
     """Returns the example of a call, on the prompt of a held-out game if one was played."""
-    told = next((d.prompt for dialogues in results.values() for d in dialogues if d.prompt), [_ANY])
-    messages = "\n".join(["[", *(f"    {json.dumps(message, ensure_ascii=False)}," for message in told), "]"])
+    prompt = next((d.prompt for dialogues in results.values() for d in dialogues if d.prompt), [_ANY])
+    messages = "\n".join(["[", *(f"    {json.dumps(message, ensure_ascii=False)}," for message in prompt), "]"])
     policy, tokens = config.policy, config.limits.turn_tokens
     use = _USE.format(messages=messages, temperature=policy.temperature, top_p=policy.top_p, tokens=tokens)
     other = "the game's" if config.opposite == NOBODY else "its partner's"
-    said = f"It takes the policy's seat: what it is told at first is what the game tells a player, and each later message is {other}."
-    return [said, "", use]
+    seat = f"It takes the policy's seat: what it is told at first is what the game tells a player, and each later message is {other}."
+    return [seat, "", use]

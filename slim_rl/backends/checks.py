@@ -64,16 +64,16 @@ class Check:
 
     name: str
     status: Literal["pass", "warn", "fail"]
-    found: str
+    finding: str
     fix: str = ""
 
 
 Examination = Callable[[Config], Iterable[Check]]
 
 
-def verdict(name: str, found: str, *, fail: str = "", warn: str = "") -> Check:
+def verdict(name: str, finding: str, *, fail: str = "", warn: str = "") -> Check:
     """Returns a check that fails if there is something to fix."""
-    return Check(name, "fail" if fail else "warn" if warn else "pass", found, fail or warn)
+    return Check(name, "fail" if fail else "warn" if warn else "pass", finding, fail or warn)
 
 
 def examine(config: Config, examinations: Mapping[str, Examination]) -> list[Check]:
@@ -84,9 +84,9 @@ def examine(config: Config, examinations: Mapping[str, Examination]) -> list[Che
             checks.extend(examination(config))
         except Exception as error:  # a check that breaks is a finding like any other
             known = isinstance(error, SlimError)  # which says itself how to fix it
-            said = textwrap.shorten(str(error), 400, placeholder="...")
+            reason = textwrap.shorten(str(error), 400, placeholder="...")
             fix = "" if known else "Fix what the message names."
-            checks.append(Check(name, "fail", said if known else f"{type(error).__name__}: {said}", fix))
+            checks.append(Check(name, "fail", reason if known else f"{type(error).__name__}: {reason}", fix))
     return checks
 
 
@@ -117,8 +117,8 @@ def check_tokenizer(config: Config) -> Iterator[Check]:
     chat = Chat(load_tokenizer(model), config.policy.thinking)  # raises if the template breaks the invariant
     prompt = len(chat.prompt_ids(_dealt(config)[1].prompt(0)))
     full = limits.context_tokens is not None and prompt + 2 * limits.turn_tokens > limits.context_tokens
-    found = f"{Path(model).name}: turns end cleanly; a prompt has {prompt} tokens"
-    yield verdict("tokenizer", found, fail="Raise limits.context_tokens." if full else "")
+    finding = f"{Path(model).name}: turns end cleanly; a prompt has {prompt} tokens"
+    yield verdict("tokenizer", finding, fail="Raise limits.context_tokens." if full else "")
 
 
 def check_data(config: Config) -> Iterator[Check]:
@@ -133,11 +133,11 @@ def check_data(config: Config) -> Iterator[Check]:
             states = [jsonl.encode(row.game_state) for row in rows]
             both = sum(state in dealt for state in states)
             dealt.update(states)
-            found = f"{len(rows)} in {file[0]}" + (f", {both} of them dealt as training games are" if both else "")
+            finding = f"{len(rows)} in {file[0]}" + (f", {both} of them dealt as training games are" if both else "")
             by_heart = (
                 "What is earned there may be learned by heart: have the game deal from more states." if both else ""
             )
-            yield verdict(name, found, warn=shortage(config, split, rows) or by_heart)
+            yield verdict(name, finding, warn=shortage(config, split, rows) or by_heart)
 
 
 def check_partner(config: Config) -> Iterator[Check]:
@@ -157,13 +157,15 @@ def check_partner(config: Config) -> Iterator[Check]:
     reply = asyncio.run(partner.act(view))
     seconds = time.monotonic() - started
     took = f"{seconds:.2f} s" + (f", ${reply.usage.cost_usd:.5f}" if reply.usage else "")
-    found = f"{config.partner.kind} answered in {took}: {textwrap.shorten(reply.text, 80)!r}"
-    yield _judged(config, row, env, dict(zip(questions, actions, strict=True)), reply.text, found)
+    finding = f"{config.partner.kind} answered in {took}: {textwrap.shorten(reply.text, 80)!r}"
+    yield _judged(config, row, env, dict(zip(questions, actions, strict=True)), reply.text, finding)
     if isinstance(partner, OpenAIPartner):
         yield from _endpoint_checks(config, partner, seconds)
 
 
-def _judged(config: Config, row: GameRow, env: BaseEnvironment, asked: dict[str, Any], reply: str, found: str) -> Check:
+def _judged(
+    config: Config, row: GameRow, env: BaseEnvironment, asked: dict[str, Any], reply: str, finding: str
+) -> Check:
     """Checks that a reply is an action of the game and answers the question.
 
     A partner by name may keep silent.
@@ -173,7 +175,7 @@ def _judged(config: Config, row: GameRow, env: BaseEnvironment, asked: dict[str,
     error = info.get("error")
     if error is not None:
         fix = "Give the partner this game's rules (partner.openai.prompt), or name a partner of this game in partner.kind."
-        return verdict("partner", f"{found}, which the game refuses: {error}", fail=fix)
+        return verdict("partner", f"{finding}, which the game refuses: {error}", fail=fix)
     turns = [Turn(text, 0, "policy", action) for text, action in asked.items()]
     turns.append(Turn(reply, 1, "partner", info.get("action")))
     dialogue = Dialogue("doctor", row.game_id, 0, 0, row.game_state, {}, {}, config.environment, turns=turns)
@@ -182,7 +184,7 @@ def _judged(config: Config, row: GameRow, env: BaseEnvironment, asked: dict[str,
     silent = bool(asked) and turns[-2].answered is False and not scripted
     fix = "Name a partner that answers direct questions in this game, or give it other rules (partner.openai.prompt)."
     return verdict(
-        "partner", f"{found}, which does not answer {next(iter(asked))!r}" if silent else found, fail=fix * silent
+        "partner", f"{finding}, which does not answer {next(iter(asked))!r}" if silent else finding, fail=fix * silent
     )
 
 
@@ -194,11 +196,11 @@ def _endpoint_checks(config: Config, partner: OpenAIPartner, seconds: float) -> 
     openai, at_once = config.partner.openai, config.partner_concurrency
     fit = max(1, int(openai.request_seconds / max(seconds, 1e-3)))
     if partner.endpoint.address.is_local and fit < at_once:
-        found = (
+        finding = (
             f"{seconds:.1f} s a reply: {at_once} at once take {seconds * at_once:.0f} s if they are answered one by one"
         )
         fix = f"Set partner.openai.concurrency={fit}, or partner.openai.request_seconds={math.ceil(2 * seconds * at_once)}."
-        yield verdict("partner's pace", found, warn=fix)
+        yield verdict("partner's pace", finding, warn=fix)
 
 
 def check_model(config: Config) -> Iterator[Check]:
@@ -214,13 +216,13 @@ def check_model(config: Config) -> Iterator[Check]:
     except SlimError:
         return
     missing = bool(listed) and openai.model not in listed
-    found = f"{openai.model} is {'not ' if missing else ''}among the {len(listed)} models of {url}"
-    found = found if listed else f"{url} has no list of its models"
+    finding = f"{openai.model} is {'not ' if missing else ''}among the {len(listed)} models of {url}"
+    finding = finding if listed else f"{url} has no list of its models"
     dated = hosted.entry_of(openai.model, hosted.SHUTDOWNS)
     if dated:
-        found += f"; public pages date the shutdown of {dated} {hosted.SHUTDOWNS[dated]} (not verified)"
+        finding += f"; public pages date the shutdown of {dated} {hosted.SHUTDOWNS[dated]} (not verified)"
     others = " or ".join(f"{model} ({switch})" for model, switch in hosted.SUCCESSORS.items())
-    yield verdict("partner's model", found, warn=f"Partners to try: {others}." if missing or dated else "")
+    yield verdict("partner's model", finding, warn=f"Partners to try: {others}." if missing or dated else "")
 
 
 async def list_models(config: OpenAIConfig) -> tuple[str, list[str]]:
@@ -247,8 +249,8 @@ def check_cost(config: Config, eval_interval: int = 0) -> Iterator[Check]:
     if not costs_money(config):
         return
     openai = config.partner.openai
-    found = cost_report(config, eval_interval)
-    usd = usd_expected(config, eval_interval) if found else None
+    finding = cost_report(config, eval_interval)
+    usd = usd_expected(config, eval_interval) if finding else None
     few = none = ""
     if usd is not None and openai.budget_usd is None:
         none = (
@@ -256,7 +258,7 @@ def check_cost(config: Config, eval_interval: int = 0) -> Iterator[Check]:
         )
     elif usd is not None and openai.budget_usd is not None and openai.budget_usd < usd:
         few = f"Set partner.openai.budget_usd={math.ceil(usd)} or more, or lower train.steps: the run would stop before its last step."
-    yield verdict("partner's cost", found or "nothing: all answers are the cassette's", fail=few, warn=none)
+    yield verdict("partner's cost", finding or "nothing: all answers are the cassette's", fail=few, warn=none)
 
 
 def check_tracker(config: Config) -> Iterator[Check]:
@@ -271,13 +273,13 @@ def check_gpus(config: Config, wanted: int = 0, setting: str = "") -> Iterator[C
     """Checks that the machine has as many free GPUs as `setting` asks for."""
     gpus = find_gpus()
     used = [gpu.used for gpu in gpus if gpu.used > 0.1 * gpu.total]
-    found = f"0 of the {wanted} that are needed" if wanted else "none; training runs on the CPU"
+    finding = f"0 of the {wanted} that are needed" if wanted else "none; training runs on the CPU"
     if gpus:
-        found = f"{len(gpus)} × {gpus[0].name}, {gpus[0].total / GIB:.0f} GiB"
-    found += f"; {len(used)} in use (up to {max(used) / GIB:.0f} GiB)" if used else ""
+        finding = f"{len(gpus)} × {gpus[0].name}, {gpus[0].total / GIB:.0f} GiB"
+    finding += f"; {len(used)} in use (up to {max(used) / GIB:.0f} GiB)" if used else ""
     fewer = f"Set {setting}={len(gpus)}." if gpus else "Run this on a node that has GPUs; `make run` needs none."
     busy = "CUDA_VISIBLE_DEVICES chooses others." if used else ""
-    yield verdict("GPUs", found, fail=fewer if len(gpus) < wanted else "", warn=busy)
+    yield verdict("GPUs", finding, fail=fewer if len(gpus) < wanted else "", warn=busy)
 
 
 def check_disk(config: Config, save_dir: str = "") -> Iterator[Check]:
@@ -287,12 +289,14 @@ def check_disk(config: Config, save_dir: str = "") -> Iterator[Check]:
     parameters = count_parameters(read_model_config(locate_model(config.policy.model, download=False)))
     one = 14 * parameters  # bytes: bf16 weights, and Adam's two moments and master weights in float32
     free, train = shutil.disk_usage(folder).free, config.train
-    kept = train.steps // train.save_every + 1  # of which slime removes none
-    kept = kept if train.backend == "slime" else min(kept, train.keep_checkpoints)
-    found = f"{free / GB:,.0f} GB free in {folder}; {kept} checkpoints take about {kept * one / GB:,.1f} GB"
+    checkpoints = train.steps // train.save_every + 1  # of which slime removes none
+    checkpoints = checkpoints if train.backend == "slime" else min(checkpoints, train.keep_checkpoints)
+    finding = (
+        f"{free / GB:,.0f} GB free in {folder}; {checkpoints} checkpoints take about {checkpoints * one / GB:,.1f} GB"
+    )
     small = "Set SAVE_DIR (output_dir) to a larger disk." if free < 2 * one + GB else ""
-    few = "Raise train.save_every, or remove old checkpoints as the run goes." if free < kept * one else ""
-    yield verdict("disk", found, fail=small, warn=few)
+    few = "Raise train.save_every, or remove old checkpoints as the run goes." if free < checkpoints * one else ""
+    yield verdict("disk", finding, fail=small, warn=few)
 
 
 def _dealt(config: Config) -> tuple[GameRow, BaseEnvironment]:

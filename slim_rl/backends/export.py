@@ -65,24 +65,24 @@ def export(
     if not overwrite and output.exists() and any(output.iterdir()):
         raise DataError(f"{output} holds a model: name another folder, or replace it with --overwrite.")
     module = importlib.import_module(f"slim_rl.backends.{backend}.export")
-    found: dict[int, Path] = module.checkpoints(run)
-    if not found:
+    checkpoints: dict[int, Path] = module.checkpoints(run)
+    if not checkpoints:
         raise DataError(f"{run} holds no whole checkpoint yet; train.save_every says how often one is written.")
-    if step is not None and step not in found:
-        raise DataError(f"{run} has no checkpoint {step}; it has {', '.join(map(str, sorted(found)))}.")
-    number = max(found) if step is None else step
+    if step is not None and step not in checkpoints:
+        raise DataError(f"{run} has no checkpoint {step}; it has {', '.join(map(str, sorted(checkpoints)))}.")
+    number = max(checkpoints) if step is None else step
     trained = number + (backend == "slime")  # which numbers its rollouts from 0
     before, after = own_results(config, run, trained)
     evaluated = read_results(results)
     start = {name: dialogues for name, dialogues in evaluated.items() if _of_start(config, dialogues)}
     later = {name: dialogues for name, dialogues in evaluated.items() if name not in start}
     with disk_errors("model", output), replacing_folder(output) as scratch:
-        module.write(run, config, found[number], scratch)
-        _check_model(scratch, found[number])
+        module.write(run, config, checkpoints[number], scratch)
+        _check_model(scratch, checkpoints[number])
         made = provenance.read(log_folder_of(run, config))
         card = model_card(config, step=trained, results=after | later, before=before | start, made=made)
         (scratch / "README.md").write_text(card, encoding="utf-8")
-    return Exported(backend, found[number])
+    return Exported(backend, checkpoints[number])
 
 
 def read_run(run: Path) -> Config:

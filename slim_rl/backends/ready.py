@@ -22,10 +22,10 @@ def check_ready(config: Config) -> str:
     Raises:
         SlimError: one of them is missing or cannot be used.
     """
-    said = check_model(config.policy.model)
+    missing = check_model(config.policy.model)
     check_games(config)
     try_partner(config)
-    return said
+    return missing
 
 
 def check_model(name: str, key: str = "policy.model") -> str:

@@ -56,7 +56,7 @@ def print_table(checks: Sequence[Check]) -> None:
     fixes: set[str] = set()
     for check in checks:
         typer.secho(check.status, fg=COLOURS[check.status], nl=False)
-        typer.echo(f"  {check.name:<18} {printable(check.found)}")
+        typer.echo(f"  {check.name:<18} {printable(check.finding)}")
         if check.fix:
             fix = "as above" if check.fix in fixes else printable(check.fix)
             typer.secho(f"{'':<25}→ {fix}", dim=True)

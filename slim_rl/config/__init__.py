@@ -149,14 +149,14 @@ class Config(Section):
         path = info.data.get("environment")
         if path is None:  # wrong already
             return value
-        model, given = measured(environment_class(path)).PlayerSettings, value.player or {}
+        model, settings = measured(environment_class(path)).PlayerSettings, value.player or {}
         if model is None:
-            if given:
+            if settings:
                 raise ConfigError(
-                    f"warmstart.player is {given}, but {path} has no settings for its player: leave it out."
+                    f"warmstart.player is {settings}, but {path} has no settings for its player: leave it out."
                 )
             return value
-        return value.changed(player=checked(model, given, "warmstart.player"))
+        return value.changed(player=checked(model, settings, "warmstart.player"))
 
     @model_validator(mode="after")
     def _has_the_partner(self) -> Config:

@@ -30,14 +30,14 @@ _OPENAI = frozenset(  # keys of an endpoint that shape its replies; others are p
 
 def learned_settings(config: Config) -> dict[str, Any]:
     """Returns the keys that decide what is played and learned, dotted, with values other than the default; and the seed."""
-    given = config.model_dump(mode="json", exclude_defaults=True)
+    values = config.model_dump(mode="json", exclude_defaults=True)
     backend = config.train.backend
     ignored = (*_OTHERS, *(f"{name}." for name in ("trl", "slime", "verl") if name != backend))
-    found = {key: value for key, value in _flat(given) if not _is_one_of(key, ignored) and _shapes(key)}
+    shaping = {key: value for key, value in _flat(values) if not _is_one_of(key, ignored) and _shapes(key)}
     for key in ("data.train", "policy.model"):
-        if key in found:
-            found[key] = _short(str(found[key]))
-    return {**found, SEED: config.seed}
+        if key in shaping:
+            shaping[key] = _short(str(shaping[key]))
+    return {**shaping, SEED: config.seed}
 
 
 def _flat(data: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -94,8 +94,8 @@ class Limits(Section):
             "dialogue_tokens": (self.dialogue_tokens, dialogue_tokens),
             "context_tokens": (self.context_tokens, *context_tokens),
         }
-        given = {name: [bound for bound in several if bound is not None] for name, several in bounds.items()}
-        return self.changed(**{name: min(several, default=None) for name, several in given.items()})
+        bounded = {name: [bound for bound in several if bound is not None] for name, several in bounds.items()}
+        return self.changed(**{name: min(several, default=None) for name, several in bounded.items()})
 
 
 class PolicyConfig(Section):

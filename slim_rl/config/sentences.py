@@ -77,9 +77,9 @@ def _as_meant(errors: Iterable[Any]) -> Iterator[Any]:
             yield from wrong or items
         else:
             first, *others = items
-            said = [first["msg"], *(item["msg"].removeprefix("Input should be ") for item in others)]
+            alternatives = [first["msg"], *(item["msg"].removeprefix("Input should be ") for item in others)]
             choices = [item for item in items if item["type"] == "literal_error"]
-            yield {**first, **(choices[0] if choices else {}), "msg": " or ".join(said)}
+            yield {**first, **(choices[0] if choices else {}), "msg": " or ".join(alternatives)}
 
 
 def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[str]:

@@ -166,8 +166,8 @@ class Chat:
             markers = [f"slimMARKER{index}mark" for index in range(len(roles))]
             pieces, rest = [], self.render([{"role": r, "content": m} for r, m in zip(roles, markers, strict=True)])
             for marker in markers:
-                before, found, rest = rest.partition(marker)
-                if not found or marker in rest:
+                before, marked, rest = rest.partition(marker)
+                if not marked or marker in rest:
                     raise ConfigError(
                         f"The chat template of {self._name} does not keep the messages {', '.join(roles)} once each and in "
                         "order; slim_rl cannot find the token boundaries of its turns."

@@ -86,8 +86,8 @@ def eval_log(dialogues: Sequence[Dialogue], created: datetime) -> dict[str, Any]
 
 def _sample(dialogue: Dialogue) -> dict[str, Any]:
     opening = len(dialogue.prompt)
-    said = [_for_inspect(message, later=number >= opening) for number, message in enumerate(messages(dialogue))]
-    answers = [message for message in said if message["role"] == "assistant"]
+    converted = [_for_inspect(message, later=number >= opening) for number, message in enumerate(messages(dialogue))]
+    answers = [message for message in converted if message["role"] == "assistant"]
     ending: dict[str, Any] = {}
     if dialogue.reward is not None:
         ending["scores"] = {"reward": {"value": dialogue.reward, "explanation": str(dialogue.stop_reason)}}
@@ -100,7 +100,7 @@ def _sample(dialogue: Dialogue) -> dict[str, Any]:
         "epoch": 1,
         "input": [_for_inspect(message) for message in dialogue.prompt],
         "target": "",
-        "messages": said,
+        "messages": converted,
         "output": output,
         "metadata": facts(dialogue),
         "total_time": dialogue.seconds,

@@ -162,10 +162,10 @@ class _Game:
 
     async def _turn(self) -> None:
         author, began = self.env.turn, time.monotonic()
-        own = author in self._prompts
-        most = self.limits.turn_seconds if own else None
+        is_policy = author in self._prompts
+        most = self.limits.turn_seconds if is_policy else None
         view = self.view(author)
-        if own and author not in self._opened:
+        if is_policy and author not in self._opened:
             self._opened[author] = opening(view.prompt, view)
         try:
             async with asyncio.timeout(most) as clock:
@@ -178,7 +178,7 @@ class _Game:
             if failure.usage is not None and failure.usage.input_tokens:  # the record keeps every call that cost money
                 lost = Turn("", error=failure.failure, thought=failure.thought, usage=failure.usage)
                 self._keep(lost, author, began)
-            ours = own and failure.reason in (StopReason.PARTNER_FAILED, StopReason.OUTAGE)
+            ours = is_policy and failure.reason in (StopReason.PARTNER_FAILED, StopReason.OUTAGE)
             raise DialogueOver(StopReason.ENGINE_FAILED if ours else failure.reason, failure.failure) from failure
         self._keep(turn, author, began)
         cut, turn.cut = turn.cut, None
@@ -223,7 +223,7 @@ class _Game:
 
     def dialogue(self, seat: int, id: str, game_id: str, partner: dict[str, Any]) -> Dialogue:
         """Returns the record from the policy seat `seat`."""
-        own = self.players[seat]
+        player = self.players[seat]
         turns = [
             replace(
                 turn, role="policy" if turn.seat == seat else "partner", span=turn.span if turn.seat == seat else None
@@ -236,7 +236,7 @@ class _Game:
             seat=seat,
             seed=self.seed,
             game_state=self.game_state,
-            policy=own.identity,
+            policy=player.identity,
             partner=partner,
             environment=f"{type(self.env).__module__}.{type(self.env).__qualname__}",
             prompt=self._opened.get(seat, self._prompts[seat]),
@@ -247,7 +247,10 @@ class _Game:
             seconds=self.seconds,
             price=self.price,
         )
-        if isinstance(own, TokenPlayer):
-            dialogue.prompt_ids, dialogue.response_ids = own.ids[: own.prompt_length], own.ids[own.prompt_length :]
-            dialogue.loss_mask, dialogue.logprobs = own.loss_mask, own.logprobs
+        if isinstance(player, TokenPlayer):
+            dialogue.prompt_ids, dialogue.response_ids = (
+                player.ids[: player.prompt_length],
+                player.ids[player.prompt_length :],
+            )
+            dialogue.loss_mask, dialogue.logprobs = player.loss_mask, player.logprobs
         return dialogue

@@ -32,18 +32,18 @@ class Played:
     """Dialogue that measures are computed from. `played["words"]` is another measure of it, computed once.
 
     Attributes:
-        own: the policy's turns.
+        policy_turns: the policy's turns.
         valid: the policy's turns that the game accepted.
         asking: the policy's turns that ask anything.
     """
 
-    __slots__ = ("_known", "asking", "dialogue", "own", "valid")
+    __slots__ = ("_known", "asking", "dialogue", "policy_turns", "valid")
 
     def __init__(self, dialogue: Dialogue) -> None:
         self.dialogue = dialogue
-        self.own = [turn for turn in dialogue.turns if turn.role == "policy"]
-        self.valid = [turn for turn in self.own if turn.action is not None and turn.error is None]
-        self.asking = [turn for turn in self.own if turn.questions]
+        self.policy_turns = [turn for turn in dialogue.turns if turn.role == "policy"]
+        self.valid = [turn for turn in self.policy_turns if turn.action is not None and turn.error is None]
+        self.asking = [turn for turn in self.policy_turns if turn.questions]
         self._known: dict[str, float] = {}
 
     def __getitem__(self, name: str) -> float:
@@ -130,16 +130,16 @@ def _redundant(played: Played) -> float:
 
 def _agreed(played: Played) -> float:
     dialogue = played.dialogue
-    proposals = dialogue.annotator_version is None or any(turn.proposes is not None for turn in played.own)
-    return float(dialogue.stop_reason is StopReason.AGREED) if proposals or not played.own else NAN
+    proposals = dialogue.annotator_version is None or any(turn.proposes is not None for turn in played.policy_turns)
+    return float(dialogue.stop_reason is StopReason.AGREED) if proposals or not played.policy_turns else NAN
 
 
 def _unread(played: Played) -> list[bool | None]:
-    return [turn.unread for turn in played.own if turn.unread is not None]
+    return [turn.unread for turn in played.policy_turns if turn.unread is not None]
 
 
 def _malformed(played: Played) -> list[bool]:
-    return [turn.malformed for turn in played.own if turn.malformed is not None]
+    return [turn.malformed for turn in played.policy_turns if turn.malformed is not None]
 
 
 _VALUED = "question_value gain state_value"
@@ -183,7 +183,7 @@ _TABLE = (
             short="redundant pairs"),
     # Before its first turn
     Measure("unknown", "unknown pairs before the first turn",
-            lambda d: next((float(t.unknown) for t in d.own if t.unknown is not None), NAN), "pairs"),
+            lambda d: next((float(t.unknown) for t in d.policy_turns if t.unknown is not None), NAN), "pairs"),
     Measure("questions_per_message", "information-seeking questions per message",
             lambda d: _share(d["questions"], d["messages"]), "questions", needs="seeking"),
     Measure("questions_per_100_words", "information-seeking questions per 100 words",
@@ -196,11 +196,11 @@ _TABLE = (
             "questions", shown=("tracker", "report"), needs="questions"),
     # New to the policy, and received in reply to a message that does not count as a question about them
     Measure("pairs_volunteered", "pairs volunteered per game",
-            lambda d: sum(len(t.volunteered or ()) for t in d.own),
+            lambda d: sum(len(t.volunteered or ()) for t in d.policy_turns),
             "pairs", shown=("tracker", "report"), short="pairs volunteered", needs="volunteered"),
     # Injected by exploring starts or by an evaluation
     Measure("questions_forced", "forced questions per game",
-            lambda d: sum(t.forced and t.seeking is True for t in d.own),
+            lambda d: sum(t.forced and t.seeking is True for t in d.policy_turns),
             "questions", shown=("tracker", "report"), short="forced questions", needs="seeking"),
     # Of the policy's plans, by the partner
     Measure("pairs_named_in_rejections", "pairs named in rejections per game",
@@ -220,12 +220,12 @@ _TABLE = (
             "%", "down", ("report", "experiment table"), bounded=True, short="messages not read"),
     # Given its knowledge in the end
     Measure("best_known", "reward of the best known plan",
-            lambda d: next((t.best_known for t in reversed(d.own) if t.best_known is not None), NAN),
+            lambda d: next((t.best_known for t in reversed(d.policy_turns) if t.best_known is not None), NAN),
             "of the best score", "up", ("report", "experiment table"), bounded=True, short="best known plan"),
     Measure("gain", "true gain of the best plan per game",
             lambda d: sum((t.gain or 0.0 for t in d.asking), 0.0), "of the best score", "up", signed=True, needs=_VALUED),
     Measure("valid_proposals", "valid proposals among those tried",
-            lambda d: _share(d["proposals"], sum(t.proposes is True for t in d.own)),
+            lambda d: _share(d["proposals"], sum(t.proposes is True for t in d.policy_turns)),
             "%", "up", ("step end", "tracker", "table", "card", "report"), bounded=True,
             short="valid proposals", brief="valid"),
     Measure("proposals", "valid proposals per game", lambda d: sum(t.proposes is True for t in d.valid), shown=()),
@@ -233,9 +233,9 @@ _TABLE = (
             lambda d: sum((t.action or {}).get("kind") == "message" for t in d.valid), "messages"),
     # In all of the policy's turns; a tag is no word
     Measure("words", "policy words per game",
-            lambda d: sum(len(t.text.split()) - t.text.lstrip().startswith("[") for t in d.own), "words"),
+            lambda d: sum(len(t.text.split()) - t.text.lstrip().startswith("[") for t in d.policy_turns), "words"),
     Measure("turns", "turns per game, both seats", lambda d: len(d.dialogue.turns), "turns"),
-    Measure("errors", "refused policy turns per game", lambda d: sum(t.error is not None for t in d.own),
+    Measure("errors", "refused policy turns per game", lambda d: sum(t.error is not None for t in d.policy_turns),
             "turns", "down"),
 )  # fmt: skip
 MEASURES = {measure.name: measure for measure in _TABLE}

@@ -74,7 +74,7 @@ class OpenAIPartner:
         """Returns what stands for ``{name}`` in the partner's rules."""
         return {}
 
-    def heard(self, view: View, index: int) -> str:
+    def received_text(self, view: View, index: int) -> str:
         """Returns the text that the partner reads of utterance `index`, one of the other seat's."""
         return view.history[index].text
 
@@ -124,7 +124,7 @@ class OpenAIPartner:
         ]
         for index, utterance in enumerate(view.history):
             if utterance.seat != view.seat:
-                text, note = quoted(self.heard(view, index)), self.note(view, index)
+                text, note = quoted(self.received_text(view, index)), self.note(view, index)
                 say(messages, "user", f"{text}\n{note}" if note else text)
                 continue
             say(messages, "assistant", sanitized(utterance.text))

@@ -46,13 +46,13 @@ class ReplayPartner:
                 raise DataError(
                     f"{path}: {dialogue.id} is not a dialogue of this run's game ({error!r}); give a log of the same game."
                 ) from error
-            said = [
+            replies = [
                 (turn.seat, turn.text)
                 for turn in dialogue.turns
                 # the partner's refused words too, but no turn that only records why there were none
                 if turn.error is None or (turn.seat == seat and turn.error != dialogue.failure)
             ]
-            self._records[seat, *dealt].append((dialogue.seed, said))
+            self._records[seat, *dealt].append((dialogue.seed, replies))
         env.close()
 
     @classmethod
@@ -74,7 +74,7 @@ class ReplayPartner:
             raise PartnerFailure(f"{self.path} holds no dialogue of this game with its partner on seat {view.seat}.")
         so_far = [(utterance.seat, utterance.text) for utterance in view.history]
         records = sorted(records, key=lambda record: record[0] != view.seed)
-        follows = [said for _, said in records if said[: len(so_far)] == so_far]
+        follows = [replies for _, replies in records if replies[: len(so_far)] == so_far]
         for said in follows:
             if len(said) > len(so_far) and said[len(so_far)][0] == view.seat:
                 return Turn(said[len(so_far)][1])

@@ -64,10 +64,10 @@ def test_the_doctor_says_what_is_there_and_what_is_not(tmp_path: Path, model: Pa
     found = look()
     assert found["verl"].status == "pass"
     assert found["verl's config"].status == "pass"
-    assert found["verl's parts"].found == "loop slim_rl_dialogue, reward manager GameRewardManager"
+    assert found["verl's parts"].finding == "loop slim_rl_dialogue, reward manager GameRewardManager"
     there = len(find_gpus())
     assert (found["GPUs"].status == "fail") == (there < 2)
-    assert there or "0 of the 2" in found["GPUs"].found
+    assert there or "0 of the 2" in found["GPUs"].finding
 
     refused = look(verl={"overrides": {"algorithm.gama": 1}})["verl's config"]
-    assert (refused.status, "gama" in refused.found) == ("fail", True)
+    assert (refused.status, "gama" in refused.finding) == ("fail", True)

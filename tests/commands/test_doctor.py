@@ -25,15 +25,15 @@ def test_a_machine_that_is_well(tmp_path: Path, config: dict[str, Any]) -> None:
     with pytest.raises(typer.Exit) as ended:
         command(tmp_path / "config.yaml")
     assert ended.value.exit_code == 0
-    assert "prompt has" in checks["tokenizer"].found
-    assert "shy answered" in checks["partner"].found
+    assert "prompt has" in checks["tokenizer"].finding
+    assert "shy answered" in checks["partner"].finding
     assert sorted(path.name for path in tmp_path.iterdir()) == ["Qwen3-0.6B", "config.yaml"], "looking writes nothing"
 
 
 def test_a_config_that_cannot_be_read_is_the_only_finding(tmp_path: Path) -> None:
     checks = doctor(tmp_path, {"partner": {"kindd": "shy"}})
     assert list(checks) == ["config"]
-    assert "partner.kindd" in checks["config"].found
+    assert "partner.kindd" in checks["config"].finding
     with pytest.raises(typer.Exit) as ended:
         command(tmp_path / "config.yaml")
     assert ended.value.exit_code == 1
@@ -56,7 +56,7 @@ def test_what_breaks_in_a_check_is_its_own_finding() -> None:
         ("c", "pass"),
         ("d", "warn"),
     ]
-    assert checks[0].found == "KeyError: 'scale1'" and checks[0].fix
+    assert checks[0].finding == "KeyError: 'scale1'" and checks[0].fix
     assert checks[1] == Check("b", "fail", "Too hot; cool it.")
 
 
@@ -69,7 +69,7 @@ def test_template_without_an_end_token_fails(tmp_path: Path, config: dict[str, A
     (policy / "chat_template.jinja").write_text(template)
     check = doctor(tmp_path, config)["tokenizer"]
     assert check.status == "fail"
-    assert "control token" in check.found
+    assert "control token" in check.finding
 
 
 def test_prompt_that_leaves_no_room_fails(tmp_path: Path, config: dict[str, Any]) -> None:
@@ -89,29 +89,29 @@ def test_doctor_counts_held_out_games_seen_in_training(tmp_path: Path, config: d
     config = config | nine | {"data": config["data"] | {"num_train": 200}}
     ensure_games(Config.model_validate(config))
     check = doctor(tmp_path, config)["held-out games"]
-    assert check.status == "warn" and check.found.endswith("2 of them dealt as training games are")
+    assert check.status == "warn" and check.finding.endswith("2 of them dealt as training games are")
     assert "learned by heart" in check.fix
 
 
 def test_games_of_another_specification_fail(tmp_path: Path, config: dict[str, Any]) -> None:
     ensure_games(Config.model_validate(config))
     checks = doctor(tmp_path, config)
-    assert (checks["train games"].found.split()[0], checks["held-out games"].found.split()[0]) == ("5", "2")
+    assert (checks["train games"].finding.split()[0], checks["held-out games"].finding.split()[0]) == ("5", "2")
     assert checks["held-out games"].status == "pass" and "games" not in checks
     check = doctor(tmp_path, config | {"game": {"n": 4}})["games"]
-    assert check.status == "fail" and "make it again" in check.found
+    assert check.status == "fail" and "make it again" in check.finding
 
 
 def test_torn_games_file_fails(tmp_path: Path, config: dict[str, Any]) -> None:
     (tmp_path / "games.jsonl").write_text('{"game_id": "1", "pro')
     checks = doctor(tmp_path, config)
     assert checks["games"].status == "fail"
-    assert "line 1" in checks["games"].found
+    assert "line 1" in checks["games"].finding
 
 
 def test_an_unknown_backend_is_said_as_the_run_says_it(tmp_path: Path, config: dict[str, Any]) -> None:
     check = doctor(tmp_path, config, backend="trll")["config"]
-    assert check.status == "fail" and "'trl', 'slime' or 'verl'" in check.found
+    assert check.status == "fail" and "'trl', 'slime' or 'verl'" in check.finding
 
 
 def test_fewer_games_than_asked_for_are_warned_of(tmp_path: Path, config: dict[str, Any]) -> None:

@@ -47,7 +47,7 @@ def test_gpus_are_counted_and_those_in_use_told(
     monkeypatch.delenv("NUM_GPUS")
     monkeypatch.setenv("USED", "60000")
     busy = doctor(tmp_path, config)["GPUs"]
-    assert busy.status == "warn" and "4 in use" in busy.found
+    assert busy.status == "warn" and "4 in use" in busy.finding
 
 
 def test_cluster_backends_fail_without_a_gpu(
@@ -71,7 +71,7 @@ def test_a_run_whose_checkpoints_outgrow_the_disk_is_warned_of(tmp_path: Path, c
     assert check.status == "warn" and "save_every" in check.fix
     for backend in ("trl", "verl"):  # which keep the newest alone
         few = doctor(tmp_path, config | {"train": train | {"keep_checkpoints": 3}}, backend=backend)["disk"]
-        assert few.status == "pass" and "; 3 checkpoints take" in few.found
+        assert few.status == "pass" and "; 3 checkpoints take" in few.finding
 
 
 def test_the_disk_is_that_of_the_folder_slime_saves_in(
@@ -80,8 +80,8 @@ def test_the_disk_is_that_of_the_folder_slime_saves_in(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.setenv("SAVE_DIR", str(elsewhere / "run"))
-    assert f"free in {elsewhere};" in doctor(tmp_path, config, backend="slime")["disk"].found
-    assert f"free in {tmp_path};" in doctor(tmp_path, config)["disk"].found, "a setting of slime's launch alone"
+    assert f"free in {elsewhere};" in doctor(tmp_path, config, backend="slime")["disk"].finding
+    assert f"free in {tmp_path};" in doctor(tmp_path, config)["disk"].finding, "a setting of slime's launch alone"
 
 
 def test_a_tracker_without_its_key_fails(
@@ -135,7 +135,7 @@ def test_the_routers_build_is_told_by_its_own_version(
     for version, status, found in (("0.3.2.slime", "pass", "consistent_hashing"), ("0.3.2", "warn", "its own policy")):
         monkeypatch.setitem(sys.modules, "sglang_router", SimpleNamespace(__version__=version))
         checks = doctor(tmp_path, config, "slime")
-        assert (checks["router"].status, checks["router"].found) == (status, found)
+        assert (checks["router"].status, checks["router"].finding) == (status, found)
         assert checks["sglang_router"] == Check("sglang_router", "pass", "0.3.2")
 
 
@@ -149,12 +149,12 @@ def test_model_is_held_against_slimes_scripts_and_the_gpus(tmp_path: Path, monke
         return examine(config, {"model": check_launch})[0]
 
     assert look("Qwen3-4B").status == "pass"
-    assert look("Qwen3-4B").found == "Qwen3-4B, 4.0B parameters: about 49 GiB on each of 4 GPUs (TP=1)"
+    assert look("Qwen3-4B").finding == "Qwen3-4B, 4.0B parameters: about 49 GiB on each of 4 GPUs (TP=1)"
     large = look("Qwen3-32B")
     assert large.status == "warn" and "raise TP" in large.fix
     (cluster.slime / "scripts" / "models" / "qwen3-4B.sh").unlink()
     unknown = look("Qwen3-4B")
-    assert unknown.status == "fail" and "Set MODEL_SCRIPT" in unknown.found
+    assert unknown.status == "fail" and "Set MODEL_SCRIPT" in unknown.finding
 
 
 def test_slime_that_is_not_there_is_said_once(tmp_path: Path, config: dict[str, Any]) -> None:

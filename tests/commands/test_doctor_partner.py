@@ -27,7 +27,7 @@ async def test_endpoint_is_called_once_and_its_cost_told(
         checks = await asyncio.to_thread(doctor, tmp_path, config | {"partner": openai(server)})
         assert len(server.requests) == 1
     assert checks["partner"].status == "pass", checks["partner"]
-    assert "$0.0" in checks["partner"].found
+    assert "$0.0" in checks["partner"].finding
     assert checks["partner's cost"].status == "warn"
     assert "budget_usd" in checks["partner's cost"].fix
 
@@ -68,8 +68,8 @@ async def test_a_model_with_a_known_end_names_its_successors(
     async with OpenAIServer(key="sk-test") as server:
         check = await looked_up(tmp_path, config, monkeypatch, server)
     assert check is not None and check.status == "warn"
-    assert "is among the 1 models" in check.found
-    assert "shutdown of gpt-4.1 between October 2026 and January 2027 (not verified)" in check.found
+    assert "is among the 1 models" in check.finding
+    assert "shutdown of gpt-4.1 between October 2026 and January 2027 (not verified)" in check.finding
     assert "gpt-5-mini (--set " in check.fix and "Qwen/Qwen3-32B (--set " in check.fix
 
 
@@ -79,7 +79,7 @@ async def test_a_model_that_the_endpoint_has_no_more_is_told(
     async with OpenAIServer(key="sk-test", model="gpt-6") as server:
         gone = await looked_up(tmp_path, config, monkeypatch, server, model="gpt-4o")
         there = await looked_up(tmp_path, config, monkeypatch, server, model="gpt-6")
-    assert gone is not None and gone.status == "warn" and "gpt-4o is not among the 1 models of http" in gone.found
+    assert gone is not None and gone.status == "warn" and "gpt-4o is not among the 1 models of http" in gone.finding
     assert "Qwen/Qwen3-32B" in gone.fix
     assert there is not None and (there.status, there.fix) == ("pass", "")
 
@@ -113,8 +113,8 @@ async def test_doctor_partner_unfit_for_the_game_does_not_pass(
     async with OpenAIServer(meets=lambda body: step) as server:
         checks = await asyncio.to_thread(doctor, tmp_path, config | {"partner": openai(server)})
     check = checks[name]
-    assert check.status == ("fail" if name == "partner" else "warn") and found in check.found
-    assert check.fix or "in a row" in check.found
+    assert check.status == ("fail" if name == "partner" else "warn") and found in check.finding
+    assert check.fix or "in a row" in check.finding
     if name == "partner's pace":
         assert "Set partner.openai.concurrency=" in check.fix and checks["partner"].status == "pass"
 

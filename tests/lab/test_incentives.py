@@ -209,7 +209,7 @@ def test_doctor_and_a_start_say_it_and_warn(
     assert ("docs/how-to/check-that-asking-raises-reward.md" in said) != pays
     (check,) = launch_check.check_incentives(config)
     assert (check.status, check.name) == ("pass" if pays else "warn", "gain from asking")
-    assert check.found in said and ("slim-rl lab incentives" in check.fix) != pays
+    assert check.finding in said and ("slim-rl lab incentives" in check.fix) != pays
 
 
 def test_the_sentence_of_a_start_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ from tests.stories.conftest import GAMES, STEPS
 MARKS = Measure(
     "marks",
     "question marks per game",
-    lambda d: sum(turn.text.count("?") for turn in d.own),
+    lambda d: sum(turn.text.count("?") for turn in d.policy_turns),
     unit="marks",
     better="down",
     shown=("step", "tracker", "table", "card", "first screen", "report", "experiment"),

@@ -63,9 +63,9 @@ class _Module(Loader):
 def _taken(module: ModuleType, name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    found = _name(f"{module.__name__}.{name}")
-    setattr(module, name, found)
-    return found
+    member = _name(f"{module.__name__}.{name}")
+    setattr(module, name, member)
+    return member
 
 
 def spec(name: str) -> ModuleSpec:

@@ -57,16 +57,16 @@ def launch(arguments: Sequence[str]) -> Result:
     parser = argparse.ArgumentParser("slime_cpu", allow_abbrev=False)
     parser.add_argument("config", type=Path)
     parser.add_argument("--set", action="append", default=[])
-    given, own = parser.parse_known_args(arguments)
-    changes = [*given.set, "train.backend=slime"]
-    config = load_config(given.config, changes)
+    options, slime_flags = parser.parse_known_args(arguments)
+    changes = [*options.set, "train.backend=slime"]
+    config = load_config(options.config, changes)
     check(config)
     if "eval" in games_files(config) and not config.train.eval_every:
         changes.append(f"train.eval_every={config.train.steps}")  # before the first step and after the last
     folder = Path(os.environ.get("SAVE_DIR") or config.run_dir).absolute()
     if last_whole(folder) != config.train.steps - 1:
         with signals_end_the_run():
-            train(given.config, config, changes, own, folder)
+            train(options.config, config, changes, slime_flags, folder)
     export(folder, folder / "model", overwrite=True)
     config = read_run(folder)
     before, after = own_results(config, folder, config.train.steps)
@@ -86,19 +86,19 @@ def check(config: Config) -> None:
         raise ConfigError(f"Not installed: {', '.join(missing)}. `make run-slime` makes an environment with them.")
 
 
-def train(path: Path, config: Config, changes: Sequence[str], own: Sequence[str], folder: Path) -> None:
+def train(path: Path, config: Config, changes: Sequence[str], slime_flags: Sequence[str], folder: Path) -> None:
     """Starts SGLang and the script, and waits for the end. Raises SlimError if either fails."""
     slime, megatron = sources.find()
     folder.mkdir(parents=True, exist_ok=True)
-    log, given = folder / "slime.log", parse_flags(own)
+    log, parsed = folder / "slime.log", parse_flags(slime_flags)
     model = str(locate_model(config.policy.model, download=False))
     say(f"starting SGLang, Ray, Megatron and slime (output in {log}); the first games are played in a minute or two")
     context = read_model_config(model).get("max_position_embeddings")
-    arguments = words({**_SGLANG, "--dtype": flags.precision(given)})
+    arguments = words({**_SGLANG, "--dtype": flags.precision(parsed)})
     server = starting("sglang", model, folder / "sglang.log", arguments, environment(slime, megatron))
     with server as engine:
-        ours = words({**flags.megatron(given), **flags.engine(engine.url, context, folder)})
-        command = ["bash", str(SCRIPT), *(f"--set={change}" for change in changes), *ours, *own]
+        ours = words({**flags.megatron(parsed), **flags.engine(engine.url, context, folder)})
+        command = ["bash", str(SCRIPT), *(f"--set={change}" for change in changes), *ours, *slime_flags]
         variables = of_the_script(slime, megatron)
         variables |= {"CONFIG": str(path), "MODEL": model, "SAVE_DIR": str(folder), "PYTHON": sys.executable}
         played, done = config.train.dialogues * config.seats_trained, last_whole(folder)
@@ -113,15 +113,15 @@ def train(path: Path, config: Config, changes: Sequence[str], own: Sequence[str]
 
 def _why(url: str, folder: Path, began: int, code: int) -> str:
     """Returns what the driver printed about a run that ended early; without such a line, the end of the log goes to the screen."""
-    log, said = folder / "slime.log", list[str]()
+    log, messages = folder / "slime.log", list[str]()
     if log.exists():
         with log.open("rb") as file:
             file.seek(began)
-            said = [line.decode(errors="replace").strip() for line in file if line.startswith(b"slim-rl: ")]
-        if not said:
+            messages = [line.decode(errors="replace").strip() for line in file if line.startswith(b"slim-rl: ")]
+        if not messages:
             print(last_lines(log), file=sys.stderr)
     gone = "" if _answers(url) else f"SGLang is gone: see {folder / 'sglang.log'}. "
-    reason = " ".join(sentence.removeprefix("slim-rl: ") for sentence in said)
+    reason = " ".join(sentence.removeprefix("slim-rl: ") for sentence in messages)
     return gone + (reason or f"The script ended with exit code {code}; the reason is above, or in {log}.")
 
 

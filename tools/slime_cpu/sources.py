@@ -50,7 +50,7 @@ def here(environment: Mapping[str, str] = os.environ) -> bool:
 
 def unpacked(name: str) -> list[Path]:
     """The folders that lie in the archives of that name, in the order of their names: a commit before a release."""
-    found = []
+    missing = []
     for archive in _archives(name):
 
         def unpack(fresh: Path, archive: Path = archive) -> None:
@@ -58,8 +58,8 @@ def unpacked(name: str) -> list[Path]:
                 packed.extractall(fresh, filter="data")
 
         folder = _once(_UNPACKED / archive.name.removesuffix(".tar.gz"), unpack)
-        found += [path for path in folder.iterdir() if path.is_dir()]
-    return found
+        missing += [path for path in folder.iterdir() if path.is_dir()]
+    return missing
 
 
 def _archives(name: str) -> list[Path]:

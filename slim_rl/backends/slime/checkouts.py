@@ -110,8 +110,8 @@ def main(arguments: list[str]) -> int:
         if arguments:
             json.dump(runtime_environment(Path(arguments[0])), sys.stdout)
         else:
-            found = find_checkouts()
-            print(found.slime or "", found.megatron or "", sep="\n")
+            checkouts = find_checkouts()
+            print(checkouts.slime or "", checkouts.megatron or "", sep="\n")
         return 0
     except SlimError as error:
         print(f"slim-rl: {error}", file=sys.stderr)

@@ -60,8 +60,8 @@ def check_launch(config: Config) -> Iterator[Check]:
     gpus = find_gpus()
     full = bool(gpus) and memory > 0.95 * gpus[0].total
     fix = "Take more GPUs, raise TP, lower --max-tokens-per-gpu, or move Adam's states to the host with --optimizer-cpu-offload."
-    found = f"{Path(config.policy.model).name}, {parameters / 1e9:.1f}B parameters: about {memory / GIB:.0f} GiB on each of {trainers} GPUs"
-    yield verdict("model", f"{found} (TP={split})", warn=fix if full else "")
+    finding = f"{Path(config.policy.model).name}, {parameters / 1e9:.1f}B parameters: about {memory / GIB:.0f} GiB on each of {trainers} GPUs"
+    yield verdict("model", f"{finding} (TP={split})", warn=fix if full else "")
 
 
 def _dry_run(config: Config) -> Flags:

@@ -60,12 +60,14 @@ def flags_noted() -> Iterator[set[str]]:
 
 def unknown_flags(arguments: Sequence[str], known: set[str]) -> list[str]:
     """Returns one sentence per flag that no parser of slime's has."""
-    found = []
+    problems = []
     for flag in dict.fromkeys(word.partition("=")[0] for word in arguments if word.startswith("--")):
         if flag not in known:
             near = difflib.get_close_matches(flag, known, n=1)
-            found.append(f"slime has no flag {flag} and would ignore it{f'; did you mean {near[0]}?' if near else ''}")
-    return found
+            problems.append(
+                f"slime has no flag {flag} and would ignore it{f'; did you mean {near[0]}?' if near else ''}"
+            )
+    return problems
 
 
 class TrainingScript:
@@ -111,10 +113,10 @@ class TrainingScript:
             self._end(args)
             return 1
         except Exception as error:
-            if (found := _divergence(error)) is None:
+            if (divergence := _divergence(error)) is None:
                 raise
             say(
-                f"Training stops; the last step that began is {self.trained or 0}. {found} Nothing is saved now; lower "
+                f"Training stops; the last step that began is {self.trained or 0}. {divergence} Nothing is saved now; lower "
                 "train.learning_rate and start over under another name (--set name=...)."
             )
             self._end(args)

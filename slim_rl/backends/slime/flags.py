@@ -42,7 +42,7 @@ def settled(config: Config) -> Config:
     return config.changed(limits=limits, train={"report_to": report, "eval_every": every})
 
 
-def flags_of(config: Config, folder: Path, given: Flags) -> dict[str, Any]:
+def flags_of(config: Config, folder: Path, user_flags: Flags) -> dict[str, Any]:
     """Returns flag -> value: False or None omits a flag, True gives it without a value.
 
     Args:
@@ -54,12 +54,12 @@ def flags_of(config: Config, folder: Path, given: Flags) -> dict[str, Any]:
         ConfigError: Megatron or slime would refuse the batch of all flags together.
         ValueError: a field of the config and `_of_run` set the same flag.
     """
-    flags = disjoint(_of_run(config, folder, given), values(config, "slime"))
-    check_batch(parse_flags(words(flags)) | given, config.seats_trained)
+    flags = disjoint(_of_run(config, folder, user_flags), values(config, "slime"))
+    check_batch(parse_flags(words(flags)) | user_flags, config.seats_trained)
     return flags
 
 
-def _of_run(config: Config, folder: Path, given: Flags) -> dict[str, Any]:
+def _of_run(config: Config, folder: Path, user_flags: Flags) -> dict[str, Any]:
     project, reports = os.environ.get("WANDB_PROJECT") or "slim-rl", config.train.report_to
     evaluates = config.train.eval_every > 0
     converted = os.environ.get("TORCH_DIST")
@@ -77,8 +77,10 @@ def _of_run(config: Config, folder: Path, given: Flags) -> dict[str, Any]:
         "--custom-advantage-function-path": TURN_ADVANTAGES if make_training_reward(config).by_turn else None,
         "--router-policy": router_policy() or None,
     }
-    if "--rollout-function-path" in given:  # its two limits are of groups (ours) and of dialogues (slime's): admit all
-        engines = number(given, "--rollout-num-gpus") // number(given, "--rollout-num-gpus-per-engine")
+    if (
+        "--rollout-function-path" in user_flags
+    ):  # its two limits are of groups (ours) and of dialogues (slime's): admit all
+        engines = number(user_flags, "--rollout-num-gpus") // number(user_flags, "--rollout-num-gpus-per-engine")
         playing = config.slime.steps_under_way * config.train.dialogues
         flags["--sglang-server-concurrency"] = max(_CONCURRENCY, -(-playing // engines))
     if "wandb" in reports:  # without --wandb-key, which slime would log: the key stays in the environment
@@ -94,8 +96,8 @@ def router_policy() -> str:
 
     An engine caches the prefixes of its dialogues. Only the router in slime's image has that policy. ROUTER_POLICY overrides the choice.
     """
-    if given := os.environ.get("ROUTER_POLICY"):
-        return given
+    if policy := os.environ.get("ROUTER_POLICY"):
+        return policy
     try:
         return "consistent_hashing" if "slime" in importlib.import_module("sglang_router").__version__ else ""
     except (ImportError, AttributeError):

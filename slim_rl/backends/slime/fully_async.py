@@ -43,12 +43,12 @@ class _UnderWay:
     Attributes:
         task: plays it.
         step: the step that was being played when it started.
-        kept: whether the group filter has let it pass.
+        passes: whether the group filter has let it pass.
     """
 
     task: asyncio.Task[Group]
     step: int
-    kept: bool = False
+    passes: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -80,13 +80,13 @@ class Flow:
         self._fill(step)
         while True:
             self._judge(step, drop)
-            given = [group for group in self.under_way if group.kept][: self.batch]
-            if len(given) == self.batch and self._can_wait(step, [g for g in self.under_way if g not in given]):
+            batch = [group for group in self.under_way if group.passes][: self.batch]
+            if len(batch) == self.batch and self._can_wait(step, [g for g in self.under_way if g not in batch]):
                 break
             playing = [group.task for group in self.under_way if not group.task.done()]
             await asyncio.wait(playing, return_when=asyncio.FIRST_COMPLETED)
-        self.under_way = [group for group in self.under_way if group not in given]
-        return [(group.task.result(), step - group.step + 1) for group in given]
+        self.under_way = [group for group in self.under_way if group not in batch]
+        return [(group.task.result(), step - group.step + 1) for group in batch]
 
     def _can_wait(self, step: int, left: Sequence[_UnderWay]) -> bool:
         """Returns True if no remaining group becomes too old when later steps take them in the order they started.
@@ -106,13 +106,13 @@ class Flow:
 
     def _judge(self, step: int, drop: Drop) -> None:
         for group in list(self.under_way):
-            if group.kept or not group.task.done():
+            if group.passes or not group.task.done():
                 continue
             if drop(group.task.result(), len(self.under_way)):
                 self.under_way.remove(group)
                 self.begun -= 1
             else:
-                group.kept = True
+                group.passes = True
         self._fill(step)  # in place of those dropped
 
     def cancel(self) -> None:
@@ -140,14 +140,14 @@ async def _rollout(args: Namespace, rollout_id: int, data_source: Any) -> Rollou
         _flow = data_source, loop, _flow_of(args, rollout_id, data_source)
     flow, dropped = _flow[2], MetricGatherer()
     try:
-        given = await flow.collect(rollout_id, _dropper(args, data_source, dropped))
+        groups = await flow.collect(rollout_id, _dropper(args, data_source, dropped))
     except BaseException:
         flow.cancel()
         raise
-    for group, staleness in given:
+    for group, staleness in groups:
         for sample in flat(group):
             sample.metadata = {**(sample.metadata or {}), STALENESS: staleness}
-    return RolloutFnTrainOutput(samples=[group for group, _ in given], metrics=dropped.collect())
+    return RolloutFnTrainOutput(samples=[group for group, _ in groups], metrics=dropped.collect())
 
 
 def call_off() -> None:

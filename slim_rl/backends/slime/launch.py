@@ -69,9 +69,9 @@ def start(request: Request) -> None:
     options = [*(f"--set={override}" for override in request.overrides), *(["--dry-run"] if request.dry_run else [])]
     folder = str(request.config.run_dir.absolute())
     usual = {"MODEL": request.config.policy.model, "SAVE_DIR": folder, "PYTHON": sys.executable}
-    given = {name: value for name, value in os.environ.items() if value}
+    variables = {name: value for name, value in os.environ.items() if value}
     command = ["bash", str(SCRIPT), *options, *request.extra]
-    with signals_end_the_run(), running(command, env=usual | given | {"CONFIG": str(request.path)}) as process:
+    with signals_end_the_run(), running(command, env=usual | variables | {"CONFIG": str(request.path)}) as process:
         code = process.wait()
     if code:
         raise SystemExit(code)
@@ -118,16 +118,16 @@ def print_flags(request: Request) -> list[str]:
         SlimError: something is wrong with the config, its model, games or partner, with a flag, or with the run's folder.
     """
     _check_settings(os.environ)
-    given = parse_flags(request.extra)
+    user_flags = parse_flags(request.extra)
     check(request.config)
-    _check_given(request.config, given)
+    _check_given(request.config, user_flags)
     plugins = _plugins(request.path)
     if not request.dry_run and (lacks := missing()):
         raise ConfigError(lacks)
     model, unknown = _model(request.config, request.dry_run)
     folder = Path(os.environ.get("SAVE_DIR") or request.config.run_dir).expanduser().absolute()
     config = _of_folder(request.config, model, folder)
-    flags = flags_of(settled(config), folder, given)
+    flags = flags_of(settled(config), folder, user_flags)
     last = last_whole(folder)
     trained = last is not None and last + 1 >= config.train.steps
     check_same(folder / "config.yaml", config)
@@ -140,7 +140,7 @@ def print_flags(request: Request) -> list[str]:
             say(note)
     if request.dry_run:
         return lines(flags)
-    if trained and not {"--ckpt-step", "--start-rollout-id"} & given.keys():
+    if trained and not {"--ckpt-step", "--start-rollout-id"} & user_flags.keys():
         say(is_trained(config, folder))
         return []
     check_trackers(settled(config))
@@ -156,9 +156,9 @@ def _check_settings(environment: Mapping[str, str]) -> None:
             raise ConfigError(f"{name}={value} has no effect. Give --set {key}={value} instead.")
 
 
-def _check_given(config: Config, given: Flags) -> None:
+def _check_given(config: Config, user_flags: Flags) -> None:
     """Raises ConfigError for a flag that would undo what a run needs."""
-    for flag in given:
+    for flag in user_flags:
         name = flag.removeprefix("--").replace("-", "_").upper()
         if name in _KEYS or (name in SETTINGS and flag not in _SLIMES):
             instead = f"--set {_KEYS[name]}=..." if name in _KEYS else f"the variable {name}=..."
@@ -167,12 +167,12 @@ def _check_given(config: Config, given: Flags) -> None:
             raise ConfigError(f"{flag} is not a flag of slime's; did you mean --dry-run?")
         if flag in _REFUSED:
             raise ConfigError(f"{flag} is refused: {_REFUSED[flag]}.")
-    if make_training_reward(config).by_turn and "--use-opd" in given:
+    if make_training_reward(config).by_turn and "--use-opd" in user_flags:
         raise ConfigError(
             f"train.reward={config.train.reward} keeps the turns' advantages in the field that --use-opd needs for its teacher; leave "
             "one out."
         )
-    if config.train.exploring_starts and (flags := [flag for flag in _OF_SAMPLING if flag in given]):
+    if config.train.exploring_starts and (flags := [flag for flag in _OF_SAMPLING if flag in user_flags]):
         raise ConfigError(
             f"train.exploring_starts needs policy.temperature and policy.top_p of 1; leave {' and '.join(flags)} out."
         )

@@ -48,8 +48,8 @@ def log_rollout(
         dialogues = _log(config, "train", rollout_id, f"{rollout_id}", samples)
         # without the group filter nothing was counted yet, and these dialogues are all that ended
         ended = rollout_failures if rollout_failures.count else Failures(dialogues)
-        found = _measure(dialogues, ended) | _age(samples) | _paid(dialogues, config)
-        metrics = {f"{TRACKED}{name}": value for name, value in found.items()}
+        values = _measure(dialogues, ended) | _age(samples) | _paid(dialogues, config)
+        metrics = {f"{TRACKED}{name}": value for name, value in values.items()}
         _track(args, metrics, rollout_id, "rollout/step")
         ended.check(config)
         ended.warn(config)

@@ -51,10 +51,10 @@ def normalize_rewards(args: Namespace, samples: Sequence[Sample]) -> tuple[list[
     """
     config, dialogues = config_of(args), [dialogue_of(sample) for sample in samples]
     step = next((dialogue.step for dialogue in dialogues if dialogue.step is not None), 0)
-    given = make_training_reward(config)(dialogues, step)
-    paid = given.rewards
-    if given.advantages is not None:
-        carry_advantages(samples, dialogues, given.advantages)
+    step_rewards = make_training_reward(config)(dialogues, step)
+    paid = step_rewards.rewards
+    if step_rewards.advantages is not None:
+        carry_advantages(samples, dialogues, step_rewards.advantages)
     if config.selfplay:
         for sample in samples:
             sample.rollout_id = None  # slime, which wants one for both seats until here, now gives each its own

@@ -88,14 +88,14 @@ class Smoke:
             raise SlimError(f"{self.run} holds an earlier smoke test; name another folder, or remove this one.")
         self.folder.mkdir(parents=True, exist_ok=True)
         exported = self.folder / "model"
-        own = python_module("slim_rl")
+        command = python_module("slim_rl")
         evaluate = ["evaluate", str(self.run / "config.yaml"), "--checkpoint", str(exported), "--engine", self.engine]
         evaluate += ["--games", str(self.games), "--output", str(self.folder / "evaluation")]
         return (
             self.train_and_stop().done
             and self.resume().done
-            and self.stage("export", [*own, "export", str(self.run), "--output", str(exported)]).done
-            and self.stage("evaluate", [*own, *evaluate]).done
+            and self.stage("export", [*command, "export", str(self.run), "--output", str(exported)]).done
+            and self.stage("evaluate", [*command, *evaluate]).done
         )
 
     def launch(self) -> list[str]:
@@ -174,8 +174,8 @@ class Smoke:
 
     def _first_logged_step(self, log: str) -> int | None:
         text = (self.folder / log).read_text(encoding="utf-8", errors="replace")
-        found = re.search(r"\bperf (\d+): \{", text)
-        return int(found[1]) if found else None
+        match = re.search(r"\bperf (\d+): \{", text)
+        return int(match[1]) if match else None
 
     def table(self) -> str:
         """Returns the measurements as a Markdown table."""
@@ -197,7 +197,9 @@ class Smoke:
         train = read_run(self.run).log.dir if (self.run / "config.yaml").exists() else self.run
         played = list(read_log(train)) if any(train.glob("*.jsonl")) else []
         evaluation = self.folder / "evaluation"
-        held_out = [d for found in read_results([evaluation]).values() for d in found] if evaluation.is_dir() else []
+        held_out = (
+            [d for dialogues in read_results([evaluation]).values() for d in dialogues] if evaluation.is_dir() else []
+        )
         for what, dialogues in (("training", played), ("held-out", held_out)):
             if dialogues:
                 mean = batch_metrics(dialogues)
@@ -214,14 +216,14 @@ def read_metrics(logs: Sequence[Path]) -> Mapping[str, list[float]]:
 
     The first step compiles and warms up, so times leave it out if there are others.
     """
-    found: dict[str, list[float]] = {}
+    times: dict[str, list[float]] = {}
     for log in logs:
         text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
         for line in _METRICS.finditer(text):
             for name, value in _METRIC.findall(line[1]):
-                found.setdefault(name, []).append(float(value))
+                times.setdefault(name, []).append(float(value))
     return {
-        name: values[1:] if name.startswith("perf/") and len(values) > 1 else values for name, values in found.items()
+        name: values[1:] if name.startswith("perf/") and len(values) > 1 else values for name, values in times.items()
     }
 
 

@@ -151,15 +151,15 @@ def whole_checkpoints(folder: Path, contents: bool = False) -> dict[int, Path]:
     Args:
         contents: compare the files' contents too, which reads all of them.
     """
-    found = {step: path for step, path in numbered(folder, "checkpoint-").items() if (path / _MARK).exists()}
-    lost = {step: what for step, path in sorted(found.items()) if (what := _lost(path, contents))}
-    whole = {step: path for step, path in found.items() if step not in lost}
+    checkpoints = {step: path for step, path in numbered(folder, "checkpoint-").items() if (path / _MARK).exists()}
+    lost = {step: what for step, path in sorted(checkpoints.items()) if (what := _lost(path, contents))}
+    whole = {step: path for step, path in checkpoints.items() if step not in lost}
     for step, what in lost.items():
         before = max((number for number in whole if number < step), default=None)
         instead = (
             "there is no whole one before it" if before is None else f"{whole[before]} is the last whole one before it"
         )
-        warnings.warn(f"{found[step]} is damaged and not used: {what}; {instead}.", SlimWarning, stacklevel=2)
+        warnings.warn(f"{checkpoints[step]} is damaged and not used: {what}; {instead}.", SlimWarning, stacklevel=2)
     return whole
 
 

@@ -15,11 +15,11 @@ from slim_rl.policies.transformers import load_model
 
 def checkpoints(run: Path) -> dict[int, Path]:
     """Returns the complete checkpoints by step; the finished model by its run's steps if its last checkpoint was removed."""
-    found = whole_checkpoints(run / "checkpoints")
+    checkpoints = whole_checkpoints(run / "checkpoints")
     model = run / "model"
-    if not found and not numbered(run / "checkpoints", "checkpoint-") and (model / "config.json").exists():
-        found = {read_run(run).train.steps: model}
-    return found
+    if not checkpoints and not numbered(run / "checkpoints", "checkpoint-") and (model / "config.json").exists():
+        checkpoints = {read_run(run).train.steps: model}
+    return checkpoints
 
 
 def write(run: Path, config: Config, checkpoint: Path, folder: Path) -> None:

@@ -86,11 +86,13 @@ class Rollouts:
         training_reward = self.worker.training_reward
         if not training_reward.whole_step and not training_reward.by_turn:
             return training_reward(dialogues, step)
-        given, own = (
+        step_rewards, mine = (
             training_reward(gather_object(dialogues), step),
             slice(rank * len(dialogues), (rank + 1) * len(dialogues)),
         )
-        return StepRewards(given.rewards[own], None if given.advantages is None else given.advantages[own])
+        return StepRewards(
+            step_rewards.rewards[mine], None if step_rewards.advantages is None else step_rewards.advantages[mine]
+        )
 
     def _play(self, prompts: Sequence[str], step: int, rank: int) -> list[Dialogue]:
         """Plays one dialogue per prompt, in order. In self-play one dialogue fills the prompts of both its seats."""

@@ -117,18 +117,20 @@ def _train(
         share = f", share {rank + 1} of {number}" if number > 1 else ""
         earlier = _logged(folder.logs, name)
         processes.wait_for_everyone()  # none writes while another reads
-        own = folder.logs / (f"{name}-{rank}.jsonl" if rank else f"{name}.jsonl")
+        path = folder.logs / (f"{name}-{rank}.jsonl" if rank else f"{name}.jsonl")
         mine = held_out[rank::number]
         stopped, played = "", list[Dialogue]()
         try:
-            played = play_held_out(worker, mine, own, step=step, earlier=earlier, title=f"held-out games{share}")
+            played = play_held_out(worker, mine, path, step=step, earlier=earlier, title=f"held-out games{share}")
         except SlimError as error:
             if not worker.stopped:
                 raise
             stopped = str(error)
         # All wait for all here, and stop at once, as in `Rollouts`: those that save wait for each other.
-        told = gather_object([(stopped, nothing_measured({name: played}))])
-        ends = next((why for why, _ in told if why), "") or (told[0][1] if all(lost for _, lost in told) else "")
+        outcomes = gather_object([(stopped, nothing_measured({name: played}))])
+        ends = next((why for why, _ in outcomes if why), "") or (
+            outcomes[0][1] if all(lost for _, lost in outcomes) else ""
+        )
         if ends:
             raise RunStopped(ends)
         return [] if rank else _logged(folder.logs, name)

@@ -58,8 +58,8 @@ class TrimmedGRPOTrainer(GRPOTrainer):
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
         ids = output["completion_ids"]
-        if self.turn_advantages and (found := self.turn_advantages(ids.shape[1], ids.device)) is not None:
-            output["advantages"] = found
+        if self.turn_advantages and (advantages := self.turn_advantages(ids.shape[1], ids.device)) is not None:
+            output["advantages"] = advantages
         elif not self._regularised:  # otherwise every dialogue is computed
             scaled = self.scale_rewards != "none"
             output["advantages"] = without_rounding(output["advantages"], self.num_generations, scaled)

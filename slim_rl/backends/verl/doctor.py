@@ -16,8 +16,8 @@ def check_config(config: Config) -> Iterator[Check]:
     """Checks that verl composes and validates its config, and loads our agent loop and reward manager."""
     composed = compose(build_overrides(with_models(config, os.environ)))
     check_composed(config, composed)
-    found = f"{composed.algorithm.adv_estimator}, {config.verl.mode}, {config.verl.engine}"
-    yield Check("verl's config", "pass", found)
+    finding = f"{composed.algorithm.adv_estimator}, {config.verl.mode}, {config.verl.engine}"
+    yield Check("verl's config", "pass", finding)
     from omegaconf import OmegaConf
     from verl.trainer.ppo.reward import resolve_reward_manager_cls
     from verl.utils.import_utils import load_class_from_fqn

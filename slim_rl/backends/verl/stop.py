@@ -39,13 +39,13 @@ def look(trainer: Any) -> None:
         return
     trained = trainer.global_steps - 1
     folder = Path(trainer.config.trainer.default_local_dir)
-    said = f"Training stops: {mark.read_text(encoding='utf-8')}"
+    message = f"Training stops: {mark.read_text(encoding='utf-8')}"
     if trained > 0 and not (folder / f"global_step_{trained}").exists():
         trainer.global_steps = trained
         if trainer.trainer_mode == "sync":  # the others save the games they have drawn, and play them when they go on
             trainer.train_dataloader.state_dict = lambda: trainer.before_the_draw
         trainer._save_checkpoint()
-    raise RunStopped(said + (f" The {trained} steps before it are saved." if trained > 0 else ""))
+    raise RunStopped(message + (f" The {trained} steps before it are saved." if trained > 0 else ""))
 
 
 def before_the_draw(prepare: Any) -> Any:

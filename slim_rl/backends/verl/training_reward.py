@@ -67,13 +67,13 @@ def token_rewards(
     """
     order = sorted(range(len(dialogues)), key=lambda row: dialogues[row].id)
     ordered = [dialogues[row] for row in order]
-    given = make_training_reward(config)(ordered, step)
+    step_rewards = make_training_reward(config)(ordered, step)
     out = [[0.0] * length for length in lengths]
     for place, row in enumerate(order):
-        if given.advantages is None:
-            out[row][-1] = given.rewards[place] or 0.0
+        if step_rewards.advantages is None:
+            out[row][-1] = step_rewards.rewards[place] or 0.0
         else:
-            out[row] = by_token(ordered[place], given.advantages[place], lengths[row])
+            out[row] = by_token(ordered[place], step_rewards.advantages[place], lengths[row])
     return out
 
 

@@ -25,7 +25,7 @@ IN_VAIN = "-"  # in a table of what a player knows: it asked, and was told no sc
 
 
 @dataclass(slots=True)
-class Heard:
+class Conversation:
     """Outcome of a conversation for one seat.
 
     Attributes:
@@ -40,7 +40,7 @@ class Heard:
     _read: int = 0
     _open: Sequence[Pair] = ()  # what it asked last
 
-    def read(self, messages: Sequence[tuple[int, str]]) -> Heard:
+    def read(self, messages: Sequence[tuple[int, str]]) -> Conversation:
         """Reads the new ones of all messages and rejections so far, each (author, text). Never raises."""
         for number, (author, text) in enumerate(messages[self._read :], self._read):
             if author == self.seat:
@@ -61,28 +61,30 @@ class Heard:
         ]
 
 
-def heard(view: View) -> Heard:
+def read_conversation(view: View) -> Conversation:
     """Returns the conversation's outcome for the view's seat. Callers share the result and must not change it."""
     messages = tuple((utterance.seat, utterance.text) for utterance in view.history if utterance.error is None)
-    return _heard(view.seat, view.private.roster, messages)
+    return _read_messages(view.seat, view.private.roster, messages)
 
 
 @lru_cache(maxsize=4096)  # a player asks several times a turn
-def _heard(seat: int, roster: Roster, messages: tuple[tuple[int, str], ...]) -> Heard:
-    return Heard(seat, roster).read(messages)
+def _read_messages(seat: int, roster: Roster, messages: tuple[tuple[int, str], ...]) -> Conversation:
+    return Conversation(seat, roster).read(messages)
 
 
-def known_lines(heard: Heard, shown: Shown, one_scale: bool = True, plan: Assignment | None = None) -> list[str]:
+def known_lines(
+    conversation: Conversation, shown: Shown, one_scale: bool = True, plan: Assignment | None = None
+) -> list[str]:
     """Formats a seat's knowledge, one line per reviewer: a score, "?" if it has none, or `IN_VAIN`.
 
     Args:
         one_scale: whether both seats' scores are on one scale; otherwise learned scores stay out, since they are not comparable.
         plan: plan whose pairs are marked.
     """
-    known = heard.fill(shown) if one_scale else shown
-    in_vain = heard.asked - heard.scores.keys()
+    known = conversation.fill(shown) if one_scale else shown
+    in_vain = conversation.asked - conversation.scores.keys()
     return table_lines(
-        heard.roster,
+        conversation.roster,
         [
             [IN_VAIN if value is None and (r, p) in in_vain else value for p, value in enumerate(row)]
             for r, row in enumerate(known)

@@ -97,11 +97,11 @@ def read_recorded(path: str | Path) -> Iterator[RecordedGame]:
     """Reads every recorded game of one of DialOp's files. Raises DataError, naming the line."""
     for number, record in jsonl.read(path, "recorded games", "give the path of DialOp's optimization.jsonl"):
         if isinstance(record, Mapping) and "action_log" not in record and {"metadata", "turns"} & record.keys():
-            own = "dialogue log, which slim-rl show and analyze read"
+            kind = "dialogue log, which slim-rl show and analyze read"
             if "turns" not in record:
-                own = "games file, which is played as it stands (data.eval) and holds no words yet"
+                kind = "games file, which is played as it stands (data.eval) and holds no words yet"
             raise DataError(
-                f"{path} is slim_rl's own {own}; convert takes recorded human games: DialOp's optimization.jsonl."
+                f"{path} is slim_rl's own {kind}; convert takes recorded human games: DialOp's optimization.jsonl."
             )
         try:
             yield read_record(record)
@@ -151,20 +151,20 @@ def conversation(game: RecordedGame, seat: int) -> Conversation:
     messages, train = opening_env.prompt(seat), [False, False]
     env = MatchingEnv(max_turns=10_000, max_proposals=None)  # people were not held to a limit
     env.reset(game.state)
-    heard: str | None = None
+    observation_before: str | None = None
     for turn in playable(game):
         if turn.seat == seat:
-            if heard is not None and messages[-1]["role"] == "user":  # the partner opened
-                messages[-1] = {"role": "user", "content": f"{messages[-1]['content']}\n\n{heard}"}
-            elif heard is not None:
-                messages.append({"role": "user", "content": heard})
+            if observation_before is not None and messages[-1]["role"] == "user":  # the partner opened
+                messages[-1] = {"role": "user", "content": f"{messages[-1]['content']}\n\n{observation_before}"}
+            elif observation_before is not None:
+                messages.append({"role": "user", "content": observation_before})
                 train.append(False)
             messages.append({"role": "assistant", "content": turn.text})
             train.append(turn.recorded)
         observation, _, info = env.step(turn.text)
         if info["error"]:
             raise DataError(f"The record does not make a legal game: {info['error']}")
-        heard = observation if turn.seat != seat else None
+        observation_before = observation if turn.seat != seat else None
     return Conversation(messages, train, seat, env.get_normalized_reward(), game.state)
 
 
@@ -192,8 +192,8 @@ def encode(messages: list[dict[str, str]], train: list[bool], chat: Chat) -> dic
     labels = [-100] * len(ids)
     last: list[int] = []
     for message, is_target in zip(messages[opening:], train[opening:], strict=True):
-        own = message["role"] == "assistant"
-        piece = last = chat.said_ids(message["content"]) if own else chat.turn_ids(last, message["content"])
+        is_trained = message["role"] == "assistant"
+        piece = last = chat.said_ids(message["content"]) if is_trained else chat.turn_ids(last, message["content"])
         ids += piece
-        labels += piece if own and is_target else [-100] * len(piece)
+        labels += piece if is_trained and is_target else [-100] * len(piece)
     return {"input_ids": ids, "labels": labels}

@@ -19,7 +19,7 @@ from slim_rl.config import Config
 from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
 from slim_rl.games.matching.actions import format_proposal
-from slim_rl.games.matching.beliefs import heard, known_lines
+from slim_rl.games.matching.beliefs import known_lines, read_conversation
 from slim_rl.games.matching.generate import VALUES, board_for
 from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState, rows_of
 from slim_rl.games.matching.optimum import Assignment, best_assignment, total
@@ -85,7 +85,7 @@ class QuestioningPlayer:
     def _thought(self, view: View, action: str) -> list[str]:
         game: MatchingView = view.private
         if self.thinks == "turn":
-            return known_lines(heard(view), game.table)
+            return known_lines(read_conversation(view), game.table)
         plans_itself = action.startswith("[propose]") and not game.solver
         return table_lines(game.roster, known(view)) if plans_itself else []
 
@@ -98,11 +98,11 @@ class QuestioningPlayer:
         planned = rng.choices(range(len(self.messages)), self.messages)[0]
         aims, minds = rng.random() < self.ask_about_plan_share, rng.random() < self.cost_aware_share
         turn_rng = random.Random(f"{view.seed}/{len(view.history)}")
-        if len(view.own) < planned and game.turns_left > 2 and (message := self._message(view, aims, minds, turn_rng)):
+        if len(view.sent) < planned and game.turns_left > 2 and (message := self._message(view, aims, minds, turn_rng)):
             return f"[message] {message}"
         if game.solver:
             return "[propose]"
-        rejected = sum(text.startswith("[propose]") for text in view.own)
+        rejected = sum(text.startswith("[propose]") for text in view.sent)
         proposed = plans(view)[:_PROPOSES]
         return format_proposal(proposed[rejected % len(proposed)], game.roster)
 
@@ -120,7 +120,7 @@ class QuestioningPlayer:
         if kind == "tell" and game.seen:
             forms, pair = (TELL,), rng.choice(game.seen)
         elif kind != "open":
-            asked = heard(view).asked
+            asked = read_conversation(view).asked
             left = [pair for pair in game.unseen if pair not in asked]
             if not left or (minds and not _pays(view)):
                 return None
@@ -199,7 +199,7 @@ def _dealt(
 def known(view: View) -> list[list[float | None]]:
     """Returns each cell's value as far as this seat knows it, shape (n, n): seen, learned, or None."""
     game: MatchingView = view.private
-    return heard(view).fill(game.table)
+    return read_conversation(view).fill(game.table)
 
 
 def best_plan(view: View) -> Assignment:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 from slim_rl.environment import Board
 from slim_rl.errors import DataError
 from slim_rl.games.matching.actions import Action, ActionError, parse_action
-from slim_rl.games.matching.beliefs import Heard, expected_scores, known_lines
+from slim_rl.games.matching.beliefs import Conversation, expected_scores, known_lines
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.optimum import Assignment, best_assignment
 from slim_rl.games.matching.prompt import KNOWN, RESPOND, Shown, has_scales, short_rules, state_description
@@ -122,7 +122,7 @@ class MatchingEnv(MeasuredEnvironment):
             raise DataError("reset needs a game_state: a GameState or its dict.")
         self._game = game_state if isinstance(game_state, GameState) else GameState.from_dict(game_state)
         self._clear()
-        self._conversations = [Heard(seat, self._game.roster) for seat in (0, 1)]
+        self._conversations = [Conversation(seat, self._game.roster) for seat in (0, 1)]
 
     def step(self, text: str) -> tuple[str, bool, dict[str, Any]]:
         author = self.turn
@@ -156,7 +156,9 @@ class MatchingEnv(MeasuredEnvironment):
 
     def _best_plan(self, seat: int) -> Assignment:
         """Returns the best plan by what the seat sees and learned."""
-        return best_assignment(expected_scores(self._shown(seat), self.game.scale(seat), self._heard(seat).scores))[0]
+        return best_assignment(
+            expected_scores(self._shown(seat), self.game.scale(seat), self._conversation(seat).scores)
+        )[0]
 
     def _take(self, action: Action) -> str:
         """Plays a valid action; returns how the other seat reads it."""
@@ -241,7 +243,7 @@ class MatchingEnv(MeasuredEnvironment):
     def known(self, seat: int) -> Sequence[Sequence[float | None]]:
         """Returns the scores that `seat` sees, or else learned if both play on one scale; None where it has none."""
         shown = self._shown(seat)
-        return shown if has_scales(self.game) else self._heard(seat).fill(shown)
+        return shown if has_scales(self.game) else self._conversation(seat).fill(shown)
 
     def _shown(self, seat: int) -> Shown:
         """Returns the table that a seat reads.
@@ -252,11 +254,13 @@ class MatchingEnv(MeasuredEnvironment):
         game = self.game
         return game.pooled(game.scale(seat)) if self.open_book else game.displayed(seat)
 
-    def _heard(self, seat: int) -> Heard:
+    def _conversation(self, seat: int) -> Conversation:
         return self._conversations[seat].read(self._said)
 
     def _known_lines(self, seat: int) -> list[str]:
-        return known_lines(self._heard(seat), self._shown(seat), not has_scales(self.game), self._plan_shown(seat))
+        return known_lines(
+            self._conversation(seat), self._shown(seat), not has_scales(self.game), self._plan_shown(seat)
+        )
 
     @property
     def _marks_plan(self) -> bool:

@@ -21,7 +21,7 @@ from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
 from slim_rl.formats import listed
 from slim_rl.games.matching.actions import format_proposal
-from slim_rl.games.matching.beliefs import expected_scores, heard
+from slim_rl.games.matching.beliefs import expected_scores, read_conversation
 from slim_rl.games.matching.generate import VALUES
 from slim_rl.games.matching.instance import UNSEEN_VALUE
 from slim_rl.games.matching.optimum import Assignment, best_assignment
@@ -72,8 +72,8 @@ class Player:
         game: MatchingView = view.private
         if game.pending is not None:
             return "[reject]"
-        tried = sum(text.lstrip("*> ").startswith("[propose]") for text in view.own)
-        if not tried and game.turns_left >= _TO_ASK and (message := self.message(view, len(view.own))):
+        tried = sum(text.lstrip("*> ").startswith("[propose]") for text in view.sent)
+        if not tried and game.turns_left >= _TO_ASK and (message := self.message(view, len(view.sent))):
             return f"[message] {message}"
         proposal = format_proposal(self.plan(view, tried if self.persists else 0), game.roster)
         return self.form.format(plan=proposal.partition("\n")[2])
@@ -128,7 +128,7 @@ class Asker(Player):
 def best_question(view: View) -> tuple[Pair, float]:
     """Returns the best pair to ask about among those neither seen nor asked about, and its expected gain in points."""
     game: MatchingView = view.private
-    asked = heard(view).asked
+    asked = read_conversation(view).asked
     values = beliefs(view)
     promised = expected_values(values[None], np.array([best_assignment(values)[0]]))[0]
     open_pairs = (pair for pair in _shuffled(tuple(game.unseen), view.seed) if pair not in asked)
@@ -139,7 +139,7 @@ def best_question(view: View) -> tuple[Pair, float]:
 def best_score(view: View) -> float:
     """Returns the expected score of the best plan by both tables: its mean over draws of the unknown scores."""
     game: MatchingView = view.private
-    asked = heard(view).asked
+    asked = read_conversation(view).asked
     values = beliefs(view)
     unknown = np.zeros(values.shape, dtype=bool)
     for pair in game.unseen:
@@ -221,7 +221,7 @@ def _shuffled(pairs: tuple[tuple[int, int], ...], seed: int) -> list[tuple[int, 
 def beliefs(view: View, listens: bool = True) -> NDArray[np.float64]:
     """Returns each score's expectation, (n, n): seen, learned, or the mean."""
     game: MatchingView = view.private
-    return expected_scores(game.table, game.scale, heard(view).scores if listens else {})
+    return expected_scores(game.table, game.scale, read_conversation(view).scores if listens else {})
 
 
 def _doubted(view: View) -> set[tuple[int, int]]:

@@ -211,7 +211,7 @@ class _Names:
         lengths: dict[str, set[int]] = {}
         for key in self.index:
             lengths.setdefault(key[0], set()).add(len(key))
-        self.lengths = {word: sorted(found, reverse=True) for word, found in lengths.items()}
+        self.lengths = {word: sorted(counts, reverse=True) for word, counts in lengths.items()}
         self._memo: dict[str, Meanings] = {}
 
     def match(self, words: list[str], at: int, typos: bool) -> tuple[int, Meanings]:

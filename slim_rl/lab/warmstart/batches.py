@@ -23,14 +23,14 @@ def scored_batch(rows: Sequence[Mapping[str, list[int]]]) -> dict[str, torch.Ten
     """Returns a batch as `scoring` reads it, split at the first token that is learned; padding is masked."""
     starts = [_first_learned(row) for row in rows]
     start = max(starts)
-    width = start + max(len(row["labels"]) - own for row, own in zip(rows, starts, strict=True))
+    width = start + max(len(row["labels"]) - begin for row, begin in zip(rows, starts, strict=True))
     ids, mask = torch.zeros(2, len(rows), width, dtype=torch.long)
     scored = torch.zeros(len(rows), width - start, dtype=torch.bool)
-    for index, (row, own) in enumerate(zip(rows, starts, strict=True)):
-        end = start + len(row["labels"]) - own
-        ids[index, start - own : end] = torch.tensor(row["input_ids"])
-        mask[index, start - own : end] = 1
-        scored[index, : end - start] = torch.tensor(row["labels"][own:]) != -100
+    for index, (row, begin) in enumerate(zip(rows, starts, strict=True)):
+        end = start + len(row["labels"]) - begin
+        ids[index, start - begin : end] = torch.tensor(row["input_ids"])
+        mask[index, start - begin : end] = 1
+        scored[index, : end - start] = torch.tensor(row["labels"][begin:]) != -100
     return {"input_ids": ids, "attention_mask": mask, "scored": scored}
 
 

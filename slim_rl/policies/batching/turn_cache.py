@@ -52,14 +52,14 @@ class TurnCache:
 
         At least one id is left to compute.
         """
-        kept = self._kept.pop(key, None)
-        if kept is None:
+        cached = self._kept.pop(key, None)
+        if cached is None:
             return None
-        self._bytes -= kept.states.nbytes
-        length = len(kept.ids)
-        if length >= len(input_ids) or kept.ids != list(input_ids[:length]):
+        self._bytes -= cached.states.nbytes
+        length = len(cached.ids)
+        if length >= len(input_ids) or cached.ids != list(input_ids[:length]):
             return None
-        return kept.states
+        return cached.states
 
     def keep(self, key: str, ids: list[int], states: torch.Tensor) -> None:
         """Stores the states of `ids`, one per token."""

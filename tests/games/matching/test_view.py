@@ -20,4 +20,4 @@ def test_cells_are_seen_or_unseen(game: GameState) -> None:
 def test_words_are_told_apart_by_seat() -> None:
     history = (Utterance(0, "a"), Utterance(1, "b"), Utterance(0, "c", "refused"), Utterance(0, "d"))
     view = View(0, "", "", history, None, seed=0)
-    assert (view.own, view.received) == (["a", "d"], ["b"])
+    assert (view.sent, view.received) == (["a", "d"], ["b"])

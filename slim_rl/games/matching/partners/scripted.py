@@ -192,7 +192,7 @@ class ForthcomingPartner(ShyPartner):
     kind = "forthcoming"
 
     def answer(self, message: Reading, view: View, game: MatchingView) -> str:
-        if any(TABLE in text for text in view.own):
+        if any(TABLE in text for text in view.sent):
             return super().answer(message, view, game)
         return f"{TABLE} {whole_table(game)}"
 

@@ -82,7 +82,7 @@ class YokedPartner(ScriptedPartner):
         return super().identity | {"log": self.path.name}
 
     def answer(self, message: Reading, view: View, game: MatchingView) -> str:
-        number = sum(text.startswith("[message]") for text in view.own)
+        number = sum(text.startswith("[message]") for text in view.sent)
         schedule = self.schedule(view.seed, game)
         cells = schedule[number] if number < len(schedule) else ()
         return scores(cells, game) if cells else choose(NOTED, view)

@@ -106,10 +106,10 @@ def _reply(
     roster = state.roster if state is not None else None
     pairs = message.reading.asked if message is not None else ()
     turn.stated = stated_pairs(pairs, words, roster) if words and roster is not None else []
-    heard = _informs(message, turn, words, state) if turn.stated else []
+    informs = _informs(message, turn, words, state) if turn.stated else []
     if message is None:
         if knowledge is not None:
-            knowledge.update(heard)
+            knowledge.update(informs)
         return
     question = message.turn
     if turn.stated and roster is not None:
@@ -118,7 +118,7 @@ def _reply(
         question.pairs, question.seeking = list(pairs), message.reading.seeking or bool(more)
         kinds = {*message.reading.kinds, *(["pair"] if more else [])}
         question.questions = [kind for kind in KINDS if kind in kinds]
-    new = [pair for pair in heard if knowledge.informative(pair)] if knowledge is not None else []
+    new = [pair for pair in informs if knowledge.informative(pair)] if knowledge is not None else []
     question.informative = [pair for pair in new if pair in pairs]
     question.learnable = (question.learnable or []) + [
         p for p in question.informative if p not in message.reading.asked
@@ -127,14 +127,14 @@ def _reply(
         question.volunteered = [pair for pair in turn.stated if knowledge.informative(pair) and pair not in pairs]
     if not question.seeking:
         if knowledge is not None:
-            knowledge.update(heard)
+            knowledge.update(informs)
         return
     replies = answers(pairs, words, roster) if pairs and words and roster is not None else {}
     question.answered = bool(replies) if pairs else bool(turn.stated) or (bool(words) and denies_score(words, roster))
     if knowledge is not None and roster is not None:
         missing = [pair for pair, answer in replies.items() if answer == "none"]
         refusals = refused([pair for pair in pairs if pair not in replies], words, roster)
-        _credit(question, knowledge.ask(pairs, heard, missing, refusals))
+        _credit(question, knowledge.ask(pairs, informs, missing, refusals))
 
 
 def _informs(message: _Unanswered | None, turn: Turn, words: str, state: GameState | None) -> list[Pair]:

@@ -146,8 +146,8 @@ def stated_values(text: str) -> list[tuple[Pair, float]]:
     if "respectively" in text:
         return []
     text = without_bounds(text)
-    if (found := _before_their_names(text)) is not None:
-        return found
+    if (pairs := _before_their_names(text)) is not None:
+        return pairs
     out: list[tuple[Pair, float]] = []
     last: dict[str, int] = {}
     fresh = False  # both names are known, and one was said since the last value
