@@ -33,15 +33,17 @@ _PINNED = {
 _PATCH = "docker/patch/latest/megatron.patch"
 
 
-def find(environment: Mapping[str, str] = os.environ) -> tuple[Path, Path]:
+def find(environment: Mapping[str, str] | None = None) -> tuple[Path, Path]:
     """slime, and a Megatron that has its patch. Raises SlimError if they are not here and cannot be cloned."""
+    environment = os.environ if environment is None else environment
     named = environment.get("SLIME_DIR"), environment.get("MEGATRON_DIR")
     slime = Path(named[0]) if named[0] else _main("slime", environment)
     return slime.absolute(), Path(named[1]).absolute() if named[1] else _patched(slime, environment)
 
 
-def here(environment: Mapping[str, str] = os.environ) -> bool:
+def here(environment: Mapping[str, str] | None = None) -> bool:
     """Whether they can be had without a network."""
+    environment = os.environ if environment is None else environment
     return all(
         environment.get(f"{name.upper()}_DIR") or any(_archives(name)) or _clone(name, environment).is_dir()
         for name in _PINNED

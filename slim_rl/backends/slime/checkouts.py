@@ -43,12 +43,13 @@ class Checkouts:
         return with_packages([*([bundled.ROOT] if ours_first else []), *theirs, PACKAGES]) | _MEGATRON
 
 
-def find_checkouts(environment: Mapping[str, str] = os.environ) -> Checkouts:
+def find_checkouts(environment: Mapping[str, str] | None = None) -> Checkouts:
     """Finds slime by SLIME_DIR or its package; Megatron-LM by MEGATRON_DIR, next to slime, or by its package.
 
     Raises:
         ConfigError: a variable names another folder.
     """
+    environment = os.environ if environment is None else environment
     slime, megatron = (_named(environment, name) for name in ("SLIME_DIR", "MEGATRON_DIR"))
     slime = slime or _package("slime")
     if slime is not None and not (slime / "train.py").is_file():
