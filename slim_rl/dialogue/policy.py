@@ -18,6 +18,7 @@ class Sampled:
         finish: "stop" (an end token was sampled), "length" (cut at max_tokens) or "abort" (the engine was stopped).
         meta: further output of the engine, for backends that keep it (slime's meta_info).
         forced: whether an intervention wrote it in place of the policy (`interventions`).
+        belief: as in `dialogue.record.Turn`.
     """
 
     ids: list[int]
@@ -25,6 +26,7 @@ class Sampled:
     finish: Literal["stop", "length", "abort"]
     meta: dict[str, Any] = field(default_factory=dict)
     forced: bool = False
+    belief: float | None = None
 
 
 class PolicyFailure(DialogueOver):
@@ -35,7 +37,11 @@ class PolicyFailure(DialogueOver):
 
 
 class Policy(Protocol):
-    """Engine that samples the policy's next turn."""
+    """Engine that samples the policy's next turn.
+
+    An engine that can also score has `async score(input_ids, turn, key) -> Sampled`. It returns `turn` with the logprobs of its ids after
+    `input_ids` at temperature 1, or a turn with finish "abort", and changes nothing that is sampled.
+    """
 
     @property
     def identity(self) -> dict[str, Any]:

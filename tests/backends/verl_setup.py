@@ -68,7 +68,10 @@ class Server:
         ]
         ids = ids[: sampling_params["max_tokens"]]
         logprobs = [-0.25 - 0.001 * place for place in range(len(ids))] if sampling_params.get("logprobs") else None
-        steps = {"global_steps": 3, "min_global_steps": 3, "max_global_steps": 3}
+        fields: dict[str, Any] = {"global_steps": 3, "min_global_steps": 3, "max_global_steps": 3}
+        if sampling_params.get("prompt_logprobs") == 0:  # of each token's successor, and one row more
+            fields["prompt_ids"] = [*([token] for token in prompt_ids[1:]), [0]]
+            fields["prompt_logprobs"] = [*([-0.125] for _ in prompt_ids[1:]), [0.0]]
         return TokenOutput(
-            token_ids=ids, log_probs=logprobs, stop_reason="completed", num_preempted=0, extra_fields=steps
+            token_ids=ids, log_probs=logprobs, stop_reason="completed", num_preempted=0, extra_fields=fields
         )

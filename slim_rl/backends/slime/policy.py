@@ -52,14 +52,24 @@ class SlimePolicy:
 
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
         body = request(input_ids, self._sampling(key, len(input_ids)), max_tokens)
-        return await self._turn(body, read, key)
+        return self._keep_meta(await self._turn(body, read, key), key)
+
+    async def score(self, input_ids: list[int], turn: Sampled, key: str) -> Sampled:
+        """See `dialogue.policy.Policy`."""
+        return await self._turn(scoring(input_ids, turn.ids), partial(read_scored, forced=turn), key)
 
     async def score_forced(self, input_ids: list[int], forced: Sampled, key: str) -> Sampled:
         """Returns a forced turn (`dialogue.interventions`) with the engine's logprobs.
 
         slime's importance weights use the logprobs: with 0.0 almost nothing would be learned from the turn.
         """
-        return await self._turn(scoring(input_ids, forced.ids), partial(read_scored, forced=forced), key)
+        return self._keep_meta(await self.score(input_ids, forced, key), key)
+
+    def _keep_meta(self, sampled: Sampled, key: str) -> Sampled:
+        """Keeps the engine's metadata of a turn of the dialogue; returns the turn."""
+        if sampled.finish != "abort":
+            self.metas[key].append(sampled.meta)
+        return sampled
 
     async def _turn(self, body: dict[str, Any], read: Read, key: str) -> Sampled:
         sample = self.samples[key]
@@ -74,10 +84,7 @@ class SlimePolicy:
                 span.update(build_sglang_meta_trace_attrs(answer["meta_info"]))
             return answer
 
-        sampled = await sample_turn(once, body, read, self.patience, lambda: self.state.aborted)
-        if sampled.finish != "abort":
-            self.metas[key].append(sampled.meta)
-        return sampled
+        return await sample_turn(once, body, read, self.patience, lambda: self.state.aborted)
 
     def _sampling(self, key: str, position: int) -> dict[str, Any]:
         """With deterministic inference, its own seed for every turn of every seat."""

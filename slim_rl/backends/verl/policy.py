@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from slim_rl.dialogue.policy import PolicyFailure, Sampled
 
 _ABORTED = ("aborted", "abort")  # verl's word for vLLM; with SGLang it passes on the engine's own
+_SCORING = {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0}  # 0: of the input's own tokens alone
 
 
 class ServerPolicy:
@@ -29,18 +31,7 @@ class ServerPolicy:
         self.versions: list[int] = []
 
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
-        began = time.monotonic()
-        try:
-            output = await self.server.generate(
-                request_id=key, prompt_ids=list(input_ids), sampling_params={**self.params, "max_tokens": max_tokens}
-            )
-        except Exception as error:
-            # a remote engine can raise anything, and an exception out of a session fails its whole group
-            raise PolicyFailure(f"verl's server failed: {type(error).__name__}: {error}") from error
-        finally:
-            self.seconds += time.monotonic() - began
-        if output.num_preempted is not None:
-            self.preempted = max(self.preempted, 0) + output.num_preempted
+        output = await self._generate(input_ids, {**self.params, "max_tokens": max_tokens}, key)
         fields = output.extra_fields
         self.versions += [
             fields[key] for key in ("min_global_steps", "max_global_steps") if fields.get(key) is not None
@@ -55,3 +46,31 @@ class ServerPolicy:
         # verl says "completed" for a turn that was cut, too.
         cut = len(ids) >= max_tokens and ids[-1] not in self.stop_ids
         return Sampled(ids, list(output.log_probs), "length" if cut else "stop")
+
+    async def score(self, input_ids: list[int], turn: Sampled, key: str) -> Sampled:
+        """See `dialogue.policy.Policy`. verl's servers score the whole input, for their distillation, and sample one token."""
+        ids = [*input_ids, *turn.ids]
+        output = await self._generate(ids, _SCORING, key)
+        if output.stop_reason in _ABORTED:
+            return replace(turn, finish="abort")
+        scores, place = output.extra_fields, slice(len(input_ids) - 1, len(ids) - 1)  # of each token's successor
+        try:
+            scored, logprobs = ([row[0] for row in scores[name][place]] for name in ("prompt_ids", "prompt_logprobs"))
+        except LookupError as error:
+            raise PolicyFailure("verl's server gave no logprobs of its input; use verl 0.9.1.") from error
+        if scored != turn.ids:
+            raise PolicyFailure("verl's server returned the logprobs of other tokens.")
+        return replace(turn, logprobs=logprobs)
+
+    async def _generate(self, ids: list[int], params: Mapping[str, Any], key: str) -> Any:
+        began = time.monotonic()
+        try:
+            output = await self.server.generate(request_id=key, prompt_ids=list(ids), sampling_params=dict(params))
+        except Exception as error:
+            # a remote engine can raise anything, and an exception out of a session fails its whole group
+            raise PolicyFailure(f"verl's server failed: {type(error).__name__}: {error}") from error
+        finally:
+            self.seconds += time.monotonic() - began
+        if output.num_preempted is not None:
+            self.preempted = max(self.preempted, 0) + output.num_preempted
+        return output

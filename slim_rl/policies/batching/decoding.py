@@ -82,11 +82,37 @@ class Decoder:
     def _read(self, rows: Sequence[Row]) -> tuple[Any, torch.Tensor]:
         """Computes the new part of the rows' inputs, and samples their first tokens.
 
-        Rows have gaps between their known and their new part. If the decoder mixes, equal inputs, as in the dialogues of a group, are
-        read once, and all rows have `states` afterwards.
+        If the decoder mixes, all rows have `states` afterwards.
         """
         if not rows:
             return None, torch.zeros(0, 0, dtype=torch.long)
+        ids, mask, cache, owners = self._new(rows)
+        self._forward(rows, ids, mask, cache, owners)
+        if self.mixes:
+            states = unbatched(cache, mask)
+            for row, owner in zip(rows, owners, strict=True):
+                row.states = states[owner]
+        return cache, mask
+
+    @torch.no_grad()
+    def score(self, rows: Sequence[Row], lengths: Sequence[int]) -> list[list[float]]:
+        """Returns the logprobs, at temperature 1, of the last `lengths` tokens of the rows' inputs. It changes no row.
+
+        At least the token before them is not in a row's `states`.
+        """
+        ids, mask, cache, owners = self._new(rows)
+        most = max(lengths)
+        logits = self._logits(ids, mask, cache, most + 1)[:, :-1].float()
+        scored = ids[:, -most:, None].to(logits.device)
+        logprobs = (logits.gather(2, scored) - logits.logsumexp(2, keepdim=True)).squeeze(2).cpu()
+        return [logprobs[owner, most - length :].tolist() for owner, length in zip(owners, lengths, strict=True)]
+
+    def _new(self, rows: Sequence[Row]) -> tuple[torch.Tensor, torch.Tensor, Any, list[int]]:
+        """Returns the ids of the inputs' new part, the mask, the cache, and each row's entry in them.
+
+        The cache holds the known part. Entries have gaps between their known and their new part. If the decoder mixes, equal inputs, as in
+        the dialogues of a group, share an entry.
+        """
         places: dict[Any, int] = {}
         inputs = [tuple(row.input_ids) if self.mixes and row.states is None else row for row in rows]
         owners = [places.setdefault(each, len(places)) for each in inputs]
@@ -103,12 +129,7 @@ class Decoder:
             ids[index, new - len(unread) :] = torch.tensor(unread)
             mask[index, past - length : past] = 1
             mask[index, past + new - len(unread) :] = 1
-        self._forward(rows, ids, mask, cache, owners)
-        if self.mixes:
-            states = unbatched(cache, mask)
-            for row, owner in zip(rows, owners, strict=True):
-                row.states = states[owner]
-        return cache, mask
+        return ids, mask, cache, owners
 
     def _step(self, rows: Sequence[Row], cache: Any, mask: torch.Tensor) -> torch.Tensor:
         """Samples one more token for each row that has not ended. Returns the mask with the new column."""
@@ -121,6 +142,20 @@ class Decoder:
         self, rows: Sequence[Row], ids: torch.Tensor, mask: torch.Tensor, cache: Any, owners: Sequence[int]
     ) -> None:
         """Samples one token per row that has not ended, from the logits of its entry in `owners`."""
+        logits = self._logits(ids, mask, cache, 1)
+        going = [index for index, row in enumerate(rows) if not row.ended]
+        tokens, logprobs = self.draw(
+            logits[[owners[index] for index in going], -1].float(), [rows[index].stream for index in going]
+        )
+        if not logprobs.isfinite().all():
+            raise Diverged(
+                "The model's probabilities of a next token are not finite numbers: its weights are unusable."
+            )
+        for index, token, logprob in zip(going, tokens.tolist(), logprobs.tolist(), strict=True):
+            rows[index].add(token, logprob, self.stop_ids)
+
+    def _logits(self, ids: torch.Tensor, mask: torch.Tensor, cache: Any, last: int) -> torch.Tensor:
+        """Returns the logits after the `last` tokens, (entries, last, vocabulary); the cache takes in all of `ids`."""
         device = self.model.device
         positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]
         output = self.model(
@@ -129,18 +164,10 @@ class Decoder:
             position_ids=positions.to(device),
             past_key_values=cache,
             use_cache=True,
-            logits_to_keep=1,
+            logits_to_keep=last,
         )
-        going = [index for index, row in enumerate(rows) if not row.ended]
-        tokens, logprobs = self.draw(
-            output.logits[[owners[index] for index in going], -1].float(), [rows[index].stream for index in going]
-        )
-        if not logprobs.isfinite().all():
-            raise Diverged(
-                "The model's probabilities of a next token are not finite numbers: its weights are unusable."
-            )
-        for index, token, logprob in zip(going, tokens.tolist(), logprobs.tolist(), strict=True):
-            rows[index].add(token, logprob, self.stop_ids)
+        logits: torch.Tensor = output.logits
+        return logits
 
     def _batch(self, states: Sequence[torch.Tensor | None]) -> tuple[Any, torch.Tensor]:
         """Returns rows without gaps as one cache, padded on the left, and its mask."""
