@@ -67,7 +67,7 @@ class QuestioningPlayer:
         self,
         messages: Sequence[float] = MESSAGES,
         kinds: Mapping[Any, float] = KINDS,
-        thinks: Literal["plan", "turn"] = "plan",
+        thinks: Literal["plan", "turn", "never"] = "plan",
         ask_about_plan_share: float = 0.0,
         cost_aware_share: float = 0.0,
     ) -> None:
@@ -86,7 +86,7 @@ class QuestioningPlayer:
         game: MatchingView = view.private
         if self.thinks == "turn":
             return known_lines(read_conversation(view), game.table)
-        plans_itself = action.startswith("[propose]") and not game.solver
+        plans_itself = self.thinks == "plan" and action.startswith("[propose]") and not game.solver
         return table_lines(game.roster, known(view)) if plans_itself else []
 
     def action(self, view: View) -> str:

@@ -85,8 +85,9 @@ class PlayerSettings(Section):
     """share of its games in which its questions are about pairs of its best plan so far"""
     cost_aware_share: float = Field(0.0, ge=0, le=1)
     """share of its games in which it asks only while the best question is worth more than the question cost in its prompt"""
-    thinks: Literal["plan", "turn"] = "plan"
-    """turns before which it writes its table as a thought; plan: before a plan that it computes; turn: before every turn"""
+    thinks: Literal["plan", "turn", "never"] = "plan"
+    """turns before which it writes its table as a thought; plan: before a plan that it computes; turn: before every turn;
+    never: before none, for a game that shows it the best plan"""
 
     @model_validator(mode="after")
     def _some_kind_is_said(self) -> PlayerSettings:
