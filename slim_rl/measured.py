@@ -131,6 +131,14 @@ class MeasuredEnvironment(BaseEnvironment):
         return [Gain(0.0) for turn in dialogue.turns if turn.role == "policy"]
 
     @classmethod
+    def target(cls, game_state: Any, seat: int) -> str:
+        """Returns the truth of a game, as the action with which `seat` would state it.
+
+        It is, for example, the proposal of the best plan. `train.reward: belief_credit` needs it.
+        """
+        return ""
+
+    @classmethod
     def partner_faults(cls, dialogue: Any) -> Mapping[str, tuple[int, int]]:
         """Returns the partner's faults in a finished `Dialogue`: a phrase such as "stated a false value" -> (count, opportunities).
 

@@ -64,6 +64,10 @@ class GuessWhoEnv(MeasuredEnvironment):
             board = GameBoard.dealt(seed_of(seed, split, number), game.size, game.max_questions)
             yield board.id, board.to_dict()
 
+    @classmethod
+    def target(cls, game_state: Any, seat: int) -> str:
+        return f"[guess] {GameBoard.from_dict(game_state).secret}"
+
     def reset(self, game_state: Any) -> None:
         """Deals a game. Raises DataError for a malformed state."""
         self.game = GameBoard.from_dict(game_state)

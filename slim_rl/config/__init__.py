@@ -73,6 +73,7 @@ TRAINING_REWARDS = {  # short names of `train.reward`
     "shuffled": "slim_rl.lab.training_rewards.Shuffled",
     "turn_credit": "slim_rl.lab.credit.TurnCredit",
     "expected_credit": "slim_rl.lab.credit.ExpectedCredit",
+    "belief_credit": "slim_rl.lab.belief.BeliefCredit",
 }
 SELF = "self"  # partner.kind of self-play
 NOBODY = "none"  # who sits opposite the policy in a game for one

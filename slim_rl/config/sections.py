@@ -256,10 +256,10 @@ class TrainConfig(Section):
         ),
     ] = "game"
     """reward and advantages of a step's dialogues; game: the game's reward; price: minus a cost per question; agreed, shuffled: controls;
-    turn_credit, expected_credit: advantages of single turns; or the dotted path of a class (`slim_rl.dialogue.training_reward`)"""
+    turn_credit, expected_credit, belief_credit: advantages of single turns; or the dotted path of a class (`slim_rl.dialogue.training_reward`)"""
     reward_args: Annotated[dict[str, Any], named(note="in every backend")] = Field(default_factory=dict)
     """arguments of the training reward; price: question cost, a number, or a list of which each game has one, in the policy's
-    prompt; zeros: of shuffled; decay: of per-turn credit"""
+    prompt; zeros: of shuffled; decay: of per-turn credit; scale: of belief_credit, reward per nat"""
     exploring_starts: Annotated[
         float, named(note="the same function in every backend; slime needs policy.temperature 1 for it")
     ] = Field(0.0, ge=0, le=1)

@@ -40,6 +40,7 @@ class _Turn(TypedDict, total=False):
     seconds: Number
     usage: _Usage | None
     forced: bool
+    belief: Number | None
     questions: list[str] | None
     seeking: bool | None
     pairs: Pairs

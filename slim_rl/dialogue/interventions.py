@@ -34,6 +34,7 @@ class Intervention:
 
     def __init__(self, policy: Any, chat: Chat | None, name: str) -> None:
         self.policy, self.chat, self.name = policy, chat, name
+        self.score: Any = getattr(policy, "score", None)  # of an engine that scores
 
     @property
     def identity(self) -> dict[str, Any]:

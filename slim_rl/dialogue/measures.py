@@ -209,6 +209,10 @@ _TABLE = (
     # Times that a pair was asked about again
     Measure("repeats", "pairs asked about again, per game", lambda d: sum(map(len, _asked(d))) - d["pairs_asked"],
             "pairs", "down", ("tracker", "report"), needs="pairs"),
+    # In nats; of training with belief_credit
+    Measure("belief", "log-probability of the truth before the last turn",
+            lambda d: next((t.belief for t in reversed(d.policy_turns) if t.belief is not None), NAN),
+            "nats", "up", signed=True, short="belief", needs="belief"),
     # Turns whose words are not a sentence; NaN where none was judged
     Measure("malformed", "malformed messages per game", lambda d: sum(some) if (some := _malformed(d)) else NAN,
             "messages", "down", ("tracker", "report")),

@@ -76,6 +76,7 @@ class Turn:
         forced: whether an intervention wrote it in place of a policy with tokens (`interventions`).
         cut: the limit that cut it short, as a player returns it; None in the record.
         observation: the game's own answer to the author, as in a one-seat game; None if the other seat answers.
+        belief: log-probability in nats of the truth as this turn, given its tag (`lab.belief`); None, and not in the log, if not computed.
 
     Annotations, filled in by the game's annotator when the dialogue is logged, and None before:
         questions: kinds of question it asks, such as "pair" and "check"; empty if it asks nothing.
@@ -111,6 +112,7 @@ class Turn:
     forced: bool = False
     cut: StopReason | None = None
     observation: str | None = None
+    belief: float | None = None
     questions: list[str] | None = None
     seeking: bool | None = None
     pairs: list[tuple[Any, ...]] | None = None
@@ -188,7 +190,10 @@ class Dialogue:
     def to_dict(self, tokens: bool = True) -> dict[str, Any]:
         """Returns a JSON-able dict that shares its inner values; without the four token lists if `tokens` is False."""
         data = {name: getattr(self, name) for name in _DIALOGUE_FIELDS if tokens or name not in _TOKEN_LISTS}
-        data["turns"] = [{name: getattr(turn, name) for name in _TURN_FIELDS} for turn in self.turns]
+        data["turns"] = [
+            {name: getattr(turn, name) for name in _TURN_FIELDS if name != "belief" or turn.belief is not None}
+            for turn in self.turns
+        ]
         data["stop_reason"] = self.stop_reason.value if self.stop_reason else None
         data["format"] = FORMAT
         if not tokens and (self.prompt_ids or self.response_ids):  # else the counts of the line it was read from stay

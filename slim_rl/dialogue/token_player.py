@@ -73,7 +73,7 @@ class TokenPlayer:
         span = self._add(sampled.ids, sampled.logprobs)
         text, thought = self.chat.decode(sampled.ids)
         cut = limit if sampled.finish == "length" else None
-        return Turn(text, thought=thought, span=span, forced=sampled.forced, cut=cut)
+        return Turn(text, thought=thought, span=span, forced=sampled.forced, cut=cut, belief=sampled.belief)
 
     def _observe(self, view: View) -> None:
         """Appends the observation since the last turn; before the first turn, the prompt."""

@@ -9,16 +9,19 @@ Invariants:
 
 A custom training reward is a subclass of `TrainingReward`, named by its dotted path. It overrides `reward` if a dialogue's reward
 depends on that dialogue alone, and `__call__` if it needs the whole step (`whole_step`) or gives each turn its own advantage
-(`by_turn`). Dialogues are annotated, and have their tokens under TRL and slime.
+(`by_turn`). It overrides `player` if it reads something that the policy's engine computes before a turn. Dialogues are annotated, and have their tokens under TRL and slime.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from slim_rl.config import TRAINING_REWARDS, Config
+from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.rows import GameRow
 from slim_rl.environment import load_object
 from slim_rl.errors import ConfigError
 from slim_rl.seeds import seed_of
@@ -68,6 +71,10 @@ class TrainingReward:
 
     def check(self) -> None:
         """Raises ConfigError if the config's game does not say what this training reward needs."""
+
+    def player(self, policy: Any, chat: Chat | None, row: GameRow) -> Any:
+        """Returns the policy that plays a training dialogue of a row: `policy`, or one that records more about its turns."""
+        return policy
 
     def description(self) -> str:
         """Returns text for the model card, beginning with '; '; empty for the game's reward."""

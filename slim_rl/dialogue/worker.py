@@ -220,9 +220,11 @@ class RolloutWorker:
         chat = self.chat
         if not self.selfplay:
             step = spec.dealt if spec.step is None else spec.step
-            if spec.phase == "train" and step is not None and self.config.train.exploring_starts:
-                explore = load_object(EXPLORING, "train.exploring_starts", EXPLORING)
-                policy = explore(self.config, policy, chat, row, step, spec.seed)
+            if spec.phase == "train" and step is not None:
+                if self.config.train.exploring_starts:
+                    explore = load_object(EXPLORING, "train.exploring_starts", EXPLORING)
+                    policy = explore(self.config, policy, chat, row, step, spec.seed)
+                policy = self.training_reward.player(policy, chat, row)
             return [await play_dialogue(env, policy, partner, chat, limits, seat=row.seat, **dealt)]
         return list(await play_selfplay(env, policy, chat, limits, **dealt))
 

@@ -82,10 +82,7 @@ class TurnCredit(Priced):
 
     def __call__(self, dialogues: Sequence[Dialogue], step: int) -> StepRewards:
         rewards = self.of(dialogues, step).rewards
-        turns = [
-            TurnRewards(d.group, [] if reward is None else self.turns(d, reward))
-            for d, reward in zip(dialogues, rewards, strict=True)
-        ]
+        turns = self.turn_rewards(dialogues, rewards)
         return StepRewards(rewards, turn_advantages(turns, self.decay, self.config.train.scale_rewards))
 
     def check(self) -> None:
@@ -94,7 +91,7 @@ class TurnCredit(Priced):
         for name in self.needs:
             if not says(game, name):
                 raise ConfigError(
-                    f"train.reward={self.config.train.reward} needs the classmethod {game.__name__}.{name}(dialogue), which is missing. "
+                    f"train.reward={self.config.train.reward} needs the classmethod {game.__name__}.{name}, which is missing. "
                     "Implement it, or set train.reward=price."
                 )
 
@@ -102,16 +99,26 @@ class TurnCredit(Priced):
         how = "each question is credited with its expected value" if self.expected else "potential-based shaping"
         return f"{self.of.description()}; per-turn credit ({how})"
 
+    def turn_rewards(self, dialogues: Sequence[Dialogue], rewards: Sequence[float | None]) -> list[TurnRewards]:
+        """Returns the rewards of the policy's turns in a step's dialogues of these rewards."""
+        return [
+            TurnRewards(d.group, [] if reward is None else self.turns(d, reward))
+            for d, reward in zip(dialogues, rewards, strict=True)
+        ]
+
+    def values(self, dialogue: Dialogue) -> list[float]:
+        """Returns the potential before each of the policy's turns: the state value."""
+        return measured(environment_class(self.config.environment)).state_values(dialogue)
+
     def turns(self, dialogue: Dialogue, reward: float) -> list[float]:
         """Returns the rewards of the policy's turns in a dialogue of this reward."""
-        game = measured(environment_class(self.config.environment))
         price = self.price_of(dialogue.game_id) if self._charged else 0.0
         policy_turns = [turn for turn in dialogue.turns if turn.role == "policy"]
         costs = [price if turn.questions and turn.seeking else 0.0 for turn in policy_turns]
-        rewards = shaped(reward, game.state_values(dialogue), costs)
+        rewards = shaped(reward, self.values(dialogue), costs)
         if not self.expected:
             return rewards
-        gains = game.expected_gains(dialogue)
+        gains = measured(environment_class(self.config.environment)).expected_gains(dialogue)
         if not self._outcome:
             gains = [*gains[:-1], *(replace(last, expected=None) for last in gains[-1:])]
         return expected_rewards(rewards, costs, gains, self.decay)

@@ -9,7 +9,8 @@ from slim_rl.analysis.figures import Plot
 from slim_rl.analysis.load import Log
 from slim_rl.analysis.plays import of_frame
 from slim_rl.analysis.sections import Section, register
-from slim_rl.analysis.tables import held_out
+from slim_rl.analysis.tables import Column, Table, arm, held_out, number, prose, with_interval
+from slim_rl.lab import belief_values
 from slim_rl.lab.askers import Askers
 from slim_rl.lab.experiment import baseline, baseline_figure
 from slim_rl.lab.gap import CAPTION, HEADING, LOSSES, with_gap
@@ -33,3 +34,18 @@ def decoding_baseline(log: Log, price: float) -> Section:
     """Returns the initial policy's reward with forced questions, compared with that of trained runs."""
     plot = Plot(baseline_figure.of_report, baseline_figure.CAPTION, wide=False)
     return Section("", {"baseline": baseline.of_frame(log.frame)}, plots={"baseline": plot})
+
+
+@register
+def belief_values_of(log: Log, price: float) -> Section:
+    """Returns the correlation of belief credit with the values of questions, per arm; nothing without beliefs."""
+    if not (rows := belief_values.correlations(log)):
+        return Section("", {})
+    columns = [
+        arm(colours(list(log.frame["arm"].cat.categories))),
+        prose("value of", "value of the question"),
+        Column("correlation", lambda row: with_interval(row, signed=True)),
+        number("n", "questions"),
+        number("clusters", "games"),
+    ]
+    return Section(belief_values.HEADING, {"belief": rows}, [Table(belief_values.CAPTION, columns, rows)])

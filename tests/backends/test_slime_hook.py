@@ -11,6 +11,7 @@ from examples.secret_number import SecretNumber, reward
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import ConfigError, DataError
+from slim_rl.games.matching.env import MatchingEnv
 from tests.backends import slime_setup
 from tests.backends.slime_setup import Sample, check_invariant, make_args, make_group, run, sampling_params, serve
 from tests.fakes.sglang_server import SGLangServer
@@ -239,6 +240,28 @@ def test_hook_forced_question_has_engine_logprobs(server, tokenizer, tokenizer_d
     [held_out] = group = make_group(1)
     run(args, generate(args, held_out, sampling_params(args), evaluation=True))
     assert not any(turn.forced for turn in record(group[0]).turns)
+
+
+def test_hook_belief_is_scored_without_being_trained_on(server, tokenizer, tokenizer_dir, tmp_path) -> None:
+    def play(reward: str):
+        settings = {"train": {"reward": reward, "exploring_starts": 1.0}}
+        args = make_args(tokenizer_dir, server.port, tmp_path, settings, rollout_batch_size=1)
+        server.requests.clear()
+        server._tries.clear()
+        return run(args, play_group(args, make_group(1)))[0]
+
+    plain, sample = play("price"), play("belief_credit")
+    check_invariant(sample)
+    assert (sample.tokens, sample.loss_mask) == (plain.tokens, plain.loss_mask)
+    target = Chat(tokenizer).said_ids(MatchingEnv.target(slime_setup.GAMES[0].to_dict(), 0))
+    scored = [call for call in server.requests if call["input_ids"][-len(target) :] == target]
+    own = [turn for turn in record(sample).turns if turn.role == "policy"]
+    assert own[0].forced and len(scored) == len(own)
+    for call, turn in zip(scored, own, strict=True):
+        start = len(sample.tokens) - sample.response_length + turn.span[0]
+        assert call["input_ids"][: -len(target)] == sample.tokens[:start]
+        assert call["sampling_params"] == {"max_new_tokens": 0} and turn.belief < 0
+        assert start - 1 < call["logprob_start_len"] < start + 6
 
 
 def test_hook_engine_with_mismatched_logprobs_fails_the_game(tokenizer, tokenizer_dir, tmp_path) -> None:

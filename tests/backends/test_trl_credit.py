@@ -72,6 +72,15 @@ def test_a_run_with_it_trains_to_its_end(folder) -> None:
     assert len(list(read_log(result.log_dir / "train.jsonl"))) == 2 * 8
 
 
+def test_trl_belief_credit_trains_and_logs_beliefs(folder) -> None:
+    result = local.train(
+        make_config(folder, "belief", "train={reward: belief_credit, reward_args: {decay: 0}}", "train.steps=1")
+    )
+    lines = list(read_log(result.log_dir / "train.jsonl"))
+    beliefs = [turn.belief for line in lines for turn in line.turns if turn.role == "policy"]
+    assert len(lines) == 8 and beliefs and all(belief is not None and belief < 0 for belief in beliefs)
+
+
 def test_expected_credit_without_state_values_is_refused_first(tmp_path) -> None:
     game = {"environment": "examples.secret_number.SecretNumber", "output_dir": str(tmp_path / "runs")}
     config = parse_config(game, ["train.reward=turn_credit"])

@@ -11,11 +11,16 @@ from slim_rl.errors import ConfigError
 ALONE = {"environment": "examples.secret_number.SecretNumber"}
 
 
-@pytest.mark.parametrize("credit", ["turn_credit", "expected_credit"])
+@pytest.mark.parametrize("credit", ["turn_credit", "expected_credit", "belief_credit"])
 def test_expected_credit_without_state_values_is_refused(credit: str) -> None:
     check_training(parse_config({}, [f"train.reward={credit}"]))
     with pytest.raises(ConfigError, match=rf"train\.reward={credit} needs the classmethod"):
         check_training(parse_config(ALONE, [f"train.reward={credit}"]))
+
+
+def test_belief_credit_of_both_seats_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"train\.reward=belief_credit reads the beliefs of one seat"):
+        check_training(parse_config({"partner": {"kind": "self"}}, ["train.reward=belief_credit"]))
 
 
 @pytest.mark.parametrize("price", ["0.1", "[0, 0.1]"])

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from slim_rl.environment import Board
 from slim_rl.errors import DataError
-from slim_rl.games.matching.actions import Action, ActionError, parse_action
+from slim_rl.games.matching.actions import Action, ActionError, format_proposal, parse_action
 from slim_rl.games.matching.beliefs import Conversation, expected_scores, known_lines
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.optimum import Assignment, best_assignment
@@ -227,6 +227,11 @@ class MatchingEnv(MeasuredEnvironment):
         start = numbers.start + (_EVAL_START if split == "eval" else 0)
         for state in generate_games(len(numbers), game, seed, workers, start):
             yield state.id, state
+
+    @classmethod
+    def target(cls, game_state: Any, seat: int) -> str:
+        game = game_state if isinstance(game_state, GameState) else GameState.from_dict(game_state)
+        return format_proposal(game.best(), game.roster)
 
     def solution(self) -> dict[str, Any]:
         """Returns ``ground_truth``, an optimal assignment, and ``optimal_score``."""

@@ -166,3 +166,9 @@ def test_a_person_plays_by_hand(tmp_path: Path) -> None:
     screen, typed = io.StringIO(), iter(["Does it wear glasses?", f"[guess] {secret}"])
     reward = play_by_hand(own, console=Console(file=screen, width=100), ask=lambda _: next(typed))
     assert reward == 1.0 and "Left: " in screen.getvalue() and "the hidden one marked" in screen.getvalue()
+
+
+def test_target_is_the_guess_of_the_hidden_character() -> None:
+    env = GuessWhoEnv()
+    env.reset(STATE)
+    assert env.step(GuessWhoEnv.target(STATE, 0))[1] and env.get_normalized_reward() == 1.0

@@ -57,6 +57,8 @@ def test_demonstrator_proposes_best_plan_including_answers() -> None:
     reply = asyncio.run(QuestioningPlayer((1.0,)).act(seen))
     assert reply.text.startswith("[propose]")
     assert reply.thought == "Ava Li: BLEU 60, Electra 99\nDaniel Nguyen: BLEU ?, Electra ?"
+    silent = asyncio.run(QuestioningPlayer((1.0,), thinks="never").act(seen))
+    assert (silent.text, silent.thought) == (reply.text, None)
 
 
 def test_a_number_alone_tells_the_score_that_was_asked_about() -> None:

@@ -32,6 +32,7 @@ def test_agreement_on_the_best_plan_is_worth_one(game: GameState) -> None:
     assert (observation, done, info["seat"], env.turn) == ("[message] Hi", False, 0, 1)
     assert info["action"] == {"kind": "message", "text": "Hi"}
     proposal = format_proposal(BEST, game.roster)
+    assert MatchingEnv.target(game, 0) == MatchingEnv.target(game.to_dict(), 1) == proposal
     observation, done, info = env.step(proposal)
     assert observation == f"{proposal}\nAnswer with [accept] or [reject]."
     assert info["action"]["assignment"] == [0, 1, 2]
