@@ -5,8 +5,8 @@ the tokens of the dialogue so far. The tag of the action, such as `[propose]`, i
 the dialogue now, and not what it knows. The engine that samples computes the belief, at temperature 1, and the log keeps it (`Turn.belief`).
 
 The belief, in units of reward (`scale`), is the potential of the shaping in `credit`: a question is credited with the change of the belief
-that its answer causes. Shaping leaves a constant per game open. It is chosen such that the group's last turns receive 0 on average, as they
-do about a state value; otherwise an early end of the dialogue would receive a doubt's whole worth.
+that its answer causes. A potential has a free constant per game. Here it makes the last turns of a group receive 0 on average, as with state
+values; otherwise, with a low `decay`, ending a dialogue would be credited with the policy's uncertainty.
 
 The credit is that of ΔBelief-RL (arXiv 2602.12342).
 """
