@@ -52,7 +52,7 @@ class MatchingChatPartner(OpenAIPartner):
             "note_plan_worth": self.config.note_plan_worth,
         }
 
-    def heard(self, view: View, index: int) -> str:
+    def received_text(self, view: View, index: int) -> str:
         """Returns the view with plans that the game worked out written out."""
         utterance = view.history[index]
         worked_out = is_bare_proposal(utterance.text) and utterance.observation
@@ -61,7 +61,7 @@ class MatchingChatPartner(OpenAIPartner):
     def note(self, view: View, index: int) -> str:
         """Returns the note under a proposal; empty under anything else."""
         game: MatchingView = view.private
-        action = parse_action(self.heard(view, index), game.roster)
+        action = parse_action(self.received_text(view, index), game.roster)
         if isinstance(action, ActionError) or action.assignment is None:
             return ""
         if not self.config.note_plan_worth:
