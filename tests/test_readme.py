@@ -66,6 +66,16 @@ def test_every_command_and_option_that_is_printed_is_one(page: str, line: str) -
             assert any(ROOT.glob(word))
 
 
+def test_printed_make_targets_and_pytest_selections_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for target in re.findall(r"(?:^|`)make ([a-z-]+)", text, re.M):
+            assert re.search(rf"^{target}:", makefile, re.M), f"{page.name}: make {target}"
+        for file, selection in re.findall(r"pytest (?:-s )?(\S+\.py)(?: -k (\w+))?", text):
+            assert selection in (ROOT / file).read_text(encoding="utf-8"), f"{page.name}: pytest {file} -k {selection}"
+
+
 def test_install_command_precedes_first_use() -> None:
     assert len(commands()) > 60
     text = (ROOT / "README.md").read_text(encoding="utf-8")

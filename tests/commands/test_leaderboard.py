@@ -28,6 +28,13 @@ def board(suites: Path, tmp_path: Path) -> list[object]:
     return ["lab", "leaderboard", "--suites", suites, "--output", tmp_path / "board"]
 
 
+def test_committed_rows_have_current_versions() -> None:
+    versions = {suite.name: suite.version for suite in load_suites()}
+    for path in sorted((ROOT / "analysis" / "bench").glob("*.json.gz")):
+        stale = [name for name, row in content(path)["suites"].items() if row["version"] != versions[name]]
+        assert not stale, f"{path.name}: {stale}; run slim-rl lab run analysis/leaderboard"
+
+
 def test_a_page_a_table_and_a_file_of_numbers_have_every_model(
     bench: Any, board: list[object], tmp_path: Path, capsys: Any
 ) -> None:
