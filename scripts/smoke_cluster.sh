@@ -8,6 +8,7 @@
 # Variables and slime's flags are those of scripts/run_matching.sh, which it runs. Also ENGINE (sglang, vllm or transformers plays the
 # exported model), GAMES (50), CONFIG (configs/matching_offline.yaml) and PYTHON (python3, or .venv's).
 set -euo pipefail
+case ${1:-} in -h | --help) sed -n '/^set/q; s/^#!.*//; s/^# \{0,1\}//p' "$0" && exit ;; esac
 
 repository=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 . "$repository/scripts/find_python.sh"

@@ -124,3 +124,9 @@ def test_a_number_of_games_that_is_none_is_said(
     monkeypatch.setenv("GAMES", "abc")
     assert main([str(tmp_path / "smoke")]) == 1
     assert "GAMES is 'abc'; it must be a whole number of at least 1." in capsys.readouterr().err
+
+
+def test_help_is_the_scripts_header() -> None:
+    script = ROOT / "scripts" / "smoke_cluster.sh"
+    done = subprocess.run(["bash", script, "--help"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "SMOKE_DIR" in done.stdout and "set -euo" not in done.stdout
