@@ -63,10 +63,8 @@ def unknown_flags(arguments: Sequence[str], known: set[str]) -> list[str]:
     problems = []
     for flag in dict.fromkeys(word.partition("=")[0] for word in arguments if word.startswith("--")):
         if flag not in known:
-            near = difflib.get_close_matches(flag, known, n=1)
-            problems.append(
-                f"slime has no flag {flag} and would ignore it{f'; did you mean {near[0]}?' if near else ''}"
-            )
+            near = "".join(f"; did you mean {name}?" for name in difflib.get_close_matches(flag, known, n=1))
+            problems.append(f"slime has no flag {flag} and would ignore it{near}")
     return problems
 
 

@@ -42,24 +42,24 @@ def settled(config: Config) -> Config:
     return config.changed(limits=limits, train={"report_to": report, "eval_every": every})
 
 
-def flags_of(config: Config, folder: Path, user_flags: Flags) -> dict[str, Any]:
+def flags_of(config: Config, folder: Path, extra: Flags) -> dict[str, Any]:
     """Returns flag -> value: False or None omits a flag, True gives it without a value.
 
     Args:
         config: settled config.
         folder: folder of the run.
-        given: flags that the script and the user give.
+        extra: flags that the script and the user give.
 
     Raises:
         ConfigError: Megatron or slime would refuse the batch of all flags together.
         ValueError: a field of the config and `_of_run` set the same flag.
     """
-    flags = disjoint(_of_run(config, folder, user_flags), values(config, "slime"))
-    check_batch(parse_flags(words(flags)) | user_flags, config.seats_trained)
+    flags = disjoint(_of_run(config, folder, extra), values(config, "slime"))
+    check_batch(parse_flags(words(flags)) | extra, config.seats_trained)
     return flags
 
 
-def _of_run(config: Config, folder: Path, user_flags: Flags) -> dict[str, Any]:
+def _of_run(config: Config, folder: Path, extra: Flags) -> dict[str, Any]:
     project, reports = os.environ.get("WANDB_PROJECT") or "slim-rl", config.train.report_to
     evaluates = config.train.eval_every > 0
     converted = os.environ.get("TORCH_DIST")
@@ -77,10 +77,8 @@ def _of_run(config: Config, folder: Path, user_flags: Flags) -> dict[str, Any]:
         "--custom-advantage-function-path": TURN_ADVANTAGES if make_training_reward(config).by_turn else None,
         "--router-policy": router_policy() or None,
     }
-    if (
-        "--rollout-function-path" in user_flags
-    ):  # its two limits are of groups (ours) and of dialogues (slime's): admit all
-        engines = number(user_flags, "--rollout-num-gpus") // number(user_flags, "--rollout-num-gpus-per-engine")
+    if "--rollout-function-path" in extra:  # its two limits are of groups (ours) and of dialogues (slime's): admit all
+        engines = number(extra, "--rollout-num-gpus") // number(extra, "--rollout-num-gpus-per-engine")
         playing = config.slime.steps_under_way * config.train.dialogues
         flags["--sglang-server-concurrency"] = max(_CONCURRENCY, -(-playing // engines))
     if "wandb" in reports:  # without --wandb-key, which slime would log: the key stays in the environment
