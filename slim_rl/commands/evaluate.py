@@ -103,6 +103,8 @@ def command(
         for name in mode or ["free"]
     )
     cells = list(dict.fromkeys(wanted))  # without duplicates
+    for cell in cells:
+        cell_config(settings, cell)  # an unknown partner is refused before games are dealt
     num_games = check_games(settings, games)
     for name in checkpoint:
         check_model_name(name, "--checkpoint")
