@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import isfinite
 from statistics import fmean
 from typing import Any
@@ -36,22 +36,14 @@ class BeliefCredit(TurnCredit):
     """Per-turn rewards by the change of the belief (`belief_credit`).
 
     Args:
-        price, decay, of, of_args: as for `TurnCredit`.
         scale: reward per nat of belief.
+        shaping: arguments of `TurnCredit`.
     """
 
     needs = ("target",)
 
-    def __init__(
-        self,
-        config: Config,
-        price: float | Sequence[float] = 0.0,
-        decay: float = 1.0,
-        of: str = "price",
-        of_args: Mapping[str, Any] | None = None,
-        scale: float = 0.01,
-    ) -> None:
-        super().__init__(config, price, decay, of, of_args)
+    def __init__(self, config: Config, scale: float = 0.01, **shaping: Any) -> None:
+        super().__init__(config, **shaping)
         if not isinstance(scale, int | float) or not (scale > 0 and isfinite(scale)):
             raise ConfigError(f"train.reward_args.scale={scale} is not a number above 0. Set, for example, 0.01.")
         self.scale = float(scale)

@@ -157,7 +157,7 @@ def test_hook_wrong_config_and_row_without_game_are_refused(server, tokenizer_di
 )
 def test_hook_unsupported_flag_of_slime_is_refused(server, tokenizer_dir, tmp_path, flag, reason) -> None:
     args = make_args(tokenizer_dir, server.port, tmp_path, **{flag: True})
-    with pytest.raises(ConfigError, match=rf"--{flag.replace('_', '-')} is not supported: .*{reason}.*; leave it out"):
+    with pytest.raises(ConfigError, match=rf"--{flag.replace('_', '-')} is refused: .*{reason}.*; leave it out"):
         run(args, play_group(args, make_group(1)))
 
 

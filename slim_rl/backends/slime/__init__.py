@@ -12,3 +12,8 @@ flags         slime's flags that depend on the config
 checkouts     slime's and Megatron-LM's folders, and the job's environment
 driver        slime's training script with checks around it, in the job
 """
+
+UNPLAYABLE = {  # flag of slime -> the reason why a dialogue cannot be played with it, and what to do
+    "--partial-rollout": "a dialogue that slime aborts is played again from its first turn; leave it out",
+    "--group-rm": "slime would overwrite the games' rewards with those of a reward model; leave it out",
+}

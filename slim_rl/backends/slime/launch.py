@@ -19,6 +19,7 @@ from slim_rl.backends.checkpoints import last_whole, locate_model, read_model_co
 from slim_rl.backends.cost import cost_report
 from slim_rl.backends.gpus import count_gpus
 from slim_rl.backends.ready import check_environment, check_games, check_model, try_partner
+from slim_rl.backends.slime import UNPLAYABLE
 from slim_rl.backends.slime.flags import Flags, flags_of, lines, parse_flags, settled
 from slim_rl.backends.trackers import check_trackers
 from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
@@ -46,8 +47,7 @@ _KEYS = {  # settings of release 0.1 -> keys of the config
     "EVAL_INTERVAL": "train.eval_every",
 }
 _REFUSED = {
-    "--partial-rollout": "a dialogue that slime aborts is played again from its first turn; leave it out",
-    "--group-rm": "slime would overwrite the games' rewards with those of a reward model; leave it out",
+    **UNPLAYABLE,
     "--num-steps-per-rollout": "--global-batch-size sets the updates per step; give that instead",
     "--custom-config-path": "slime reads one such file, the run's; write the keys beside slim_rl in the config",
     "--prompt-data": "the config's games are trained on; set data.train",

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 from slime.rollout.sglang_rollout import GenerateState
 from slime.utils.http_utils import post as slime_post
 
+from slim_rl.backends.slime import UNPLAYABLE
 from slim_rl.config import ROOT_KEY, Config, Limits, parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.partner import Partner, PartnerFailure
@@ -27,10 +28,6 @@ from slim_rl.errors import ConfigError
 from slim_rl.policies.served import Connection
 
 _LOOK_SECONDS = 1.0
-_REFUSED = {  # slime's argument -> the reason why a dialogue cannot be played with it
-    "partial_rollout": "a dialogue that slime aborts is played again from its first turn",
-    "group_rm": "slime would overwrite the games' rewards with those of a reward model",
-}
 
 
 @dataclass(frozen=True)
@@ -73,9 +70,9 @@ def config_of(args: Namespace) -> Config:
     content = json.dumps(data, sort_keys=True, default=str)
     if content not in _configs:
         config = parse_config(data, source=getattr(args, "custom_config_path", None) or f"args.{ROOT_KEY}")
-        for name, reason in _REFUSED.items():
-            if getattr(args, name, False):
-                raise ConfigError(f"--{name.replace('_', '-')} is not supported: {reason}; leave it out.")
+        for flag, reason in UNPLAYABLE.items():
+            if getattr(args, flag.removeprefix("--").replace("-", "_"), False):
+                raise ConfigError(f"{flag} is refused: {reason}.")
         _configs[content] = config
     return _configs[content]
 
