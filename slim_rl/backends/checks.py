@@ -143,7 +143,7 @@ def check_data(config: Config) -> Iterator[Check]:
 def check_partner(config: Config) -> Iterator[Check]:
     """Checks that the partner answers one question."""
     # no waiting for an endpoint that is down, and no answer from a cassette
-    patience = {"max_retries": 1, "outage_wait_minutes": 0.0, "request_seconds": 30.0, "cassette": None}
+    patience = {"max_retries": 1, "outage_wait_minutes": 0.0, "cassette": None}
     partner = make_partner(config.changed(partner={"openai": patience}))
     if partner is None:
         yield Check("partner", "pass", "none: self-play, or a game for one")
@@ -199,7 +199,10 @@ def _endpoint_checks(config: Config, partner: OpenAIPartner, seconds: float) -> 
         finding = (
             f"{seconds:.1f} s a reply: {at_once} at once take {seconds * at_once:.0f} s if they are answered one by one"
         )
-        fix = f"Set partner.openai.concurrency={fit}, or partner.openai.request_seconds={math.ceil(2 * seconds * at_once)}."
+        fix = (
+            f"Set partner.openai.concurrency={fit}, or raise partner.openai.request_seconds and turn_seconds to at least "
+            f"{math.ceil(2 * seconds * at_once)}."
+        )
         yield verdict("partner's pace", finding, warn=fix)
 
 

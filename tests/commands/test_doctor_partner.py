@@ -117,6 +117,13 @@ async def test_doctor_partner_unfit_for_the_game_does_not_pass(
     assert check.fix or "in a row" in check.finding
     if name == "partner's pace":
         assert "Set partner.openai.concurrency=" in check.fix and checks["partner"].status == "pass"
+        assert "request_seconds and turn_seconds to at least 2" in check.fix
+
+
+async def test_doctor_waits_for_request_seconds_of_the_config(tmp_path: Path, config: dict[str, Any]) -> None:
+    async with OpenAIServer(meets=lambda body: Step(seconds=2.0)) as server:
+        checks = await asyncio.to_thread(doctor, tmp_path, config | {"partner": openai(server, request_seconds=0.1)})
+    assert checks["partner"].status == "fail" and "No reply" in checks["partner"].finding
 
 
 @pytest.mark.parametrize(
