@@ -54,7 +54,7 @@ test-slime: $(VENV)/dev $(SLIME)/installed
 
 # In environments of their own: verifiers wants another openai than verl, OpenEnv another mcp, inspect-ai an older dateutil.
 
-## the games in verifiers, OpenEnv and Gymnasium, and exported dialogues
+## the games in verifiers, OpenEnv and Gymnasium, exported dialogues, llama.cpp
 test-adapters: $(ADAPTERS)/installed $(OPENENV)/installed
 	$(ADAPTERS)/bin/python -m pytest tests/adapters $(addprefix --ignore=,$(IN_OPENENV))
 	$(OPENENV)/bin/python -m pytest $(IN_OPENENV)
@@ -123,7 +123,7 @@ $(SLIME)/installed: constraints-slime.txt pyproject.toml
 	@touch $@
 
 TESTED := .[local,verl,dev]
-ADAPTED := .[local,dev] -e environments/slim_rl_matching -e environments/slim_rl_gymnasium
+ADAPTED := .[local,llamacpp,dev] -e environments/slim_rl_matching -e environments/slim_rl_gymnasium
 ADAPTED_OPENENV := .[local,inspect,atif,dev] -e environments/slim_rl_openenv
 $(OPENENV)/installed: ADAPTED = $(ADAPTED_OPENENV)
 .venv-%/installed: constraints-%.txt pyproject.toml $(wildcard environments/*/pyproject.toml)
