@@ -17,7 +17,7 @@ from slim_rl.games.matching.actions import Action, ActionError, format_proposal,
 from slim_rl.games.matching.beliefs import Conversation, expected_scores, known_lines
 from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.optimum import Assignment, best_assignment
-from slim_rl.games.matching.prompt import KNOWN, RESPOND, Shown, has_scales, short_rules, state_description
+from slim_rl.games.matching.prompt import BULLET, KNOWN, RESPOND, Shown, has_scales, short_rules, state_description
 from slim_rl.games.matching.prompt import rules as rules_text
 from slim_rl.games.matching.questions.annotate import annotate
 from slim_rl.games.matching.questions.asked import seeks_information
@@ -198,10 +198,16 @@ class MatchingEnv(MeasuredEnvironment):
         if self.rules != "short":
             return super().prompt(seat)
         rules, state = super().prompt(seat)
-        return [rules | {"content": short_rules(self.planner == "solver")}, state]
+        return [
+            rules | {"content": short_rules(self.planner == "solver")},
+            state | {"content": self._described(seat, BULLET)},
+        ]
 
     def get_state_description(self, seat: int = 0) -> str:
-        return state_description(self.game.roster, seat, self._shown(seat), self._plan_shown(seat))
+        return self._described(seat)
+
+    def _described(self, seat: int, bullet: str = "") -> str:
+        return state_description(self.game.roster, seat, self._shown(seat), self._plan_shown(seat), bullet)
 
     def get_private_view(self, seat: int) -> MatchingView:
         return MatchingView(

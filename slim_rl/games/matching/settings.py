@@ -49,8 +49,8 @@ class MatchingSettings(Section):
     """show a player its table before each of its turns; it has the scores that it received, and "-" for no answer; plan: "*"
     also marks the best plan by that table"""
     rules: Literal["full", "short", "none"] = "full"
-    """rules in the policy's prompt; full: all; short: aim and actions, about 40 tokens; none: for a model that knows them by
-    demonstrations"""
+    """rules in the policy's prompt; full: all; short: aim and actions, about 40 tokens, and the table as a list; none: for a
+    model that knows them by demonstrations"""
     open_book: bool = False
     """players also see the other's scores, so there is nothing to ask (control); partners and measures still follow the
     original masks"""
