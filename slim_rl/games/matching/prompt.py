@@ -79,9 +79,7 @@ def short_rules(solver: bool = False) -> str:
     )
 
 
-def state_description(
-    roster: Roster, seat: int, shown: Shown, plan: Assignment | None = None, bullet: str = ""
-) -> str:
+def state_description(roster: Roster, seat: int, shown: Shown, plan: Assignment | None = None, bullet: str = "") -> str:
     """Returns the scores of `seat`: one line per reviewer, begun with `bullet`, with the pairs of `plan` marked.
 
     After a bullet a name has a space before it, as within a sentence, so that its tokens are those that a question about it needs. A

@@ -251,7 +251,9 @@ def test_short_rules_replace_only_the_policys_prompt(planner: str) -> None:
         each.reset(state)
     rules, table = env.prompt(0)
     assert table["content"].replace("\n- ", "\n") == full.prompt(0)[1]["content"]
-    assert all(f"- {name}: " in table["content"] for name in state.roster.reviewers), "a space before each, as in a question"
+    assert all(f"- {name}: " in table["content"] for name in state.roster.reviewers), (
+        "a space before each, as in a question"
+    )
     assert rules["role"] == "system" and len(rules["content"]) < 0.5 * len(full.prompt(0)[0]["content"])
     assert {"[message]", "[propose]"} <= set(rules["content"].split())
     assert ("a line for every paper" in rules["content"]) is (planner == "player"), "a solver's plan is not written out"
