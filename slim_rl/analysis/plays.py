@@ -26,6 +26,7 @@ from slim_rl.errors import DataError
 from slim_rl.formats import words
 
 HELD_OUT = "held_out"  # condition of the runs' own evaluations: their partner, free play
+HELD_OUT_VALUES = "held_out.parquet"  # file of `Plays.held_out`
 COMPARED: dict[str, Measure] = {}  # further measures, registered by the modules that compute them
 KEYS = ["condition", "arm", "run", "when", "game"]
 EMPTY = pd.DataFrame()
@@ -83,15 +84,16 @@ class Plays:
             "provenance": self.provenance,
             "counts": self.counts.to_dict("records"),
         }
-        for name, frame in (("held_out", held_out), ("training", self.training), ("askers", self.askers)):
+        tables = {HELD_OUT_VALUES: held_out, "training.parquet": self.training, "askers.parquet": self.askers}
+        for name, frame in tables.items():
             if len(frame.columns):
-                files.write_atomically(folder / f"{name}.parquet", frame.to_parquet(index=False, compression="zstd"))
+                files.write_atomically(folder / name, frame.to_parquet(index=False, compression="zstd"))
 
     @classmethod
     def read(cls, folder: Path) -> Plays:
         """Reads what `write` wrote. Raises DataError if that fails."""
         try:
-            held_out = _values(folder / "held_out.parquet", KEYS)
+            held_out = _values(folder / HELD_OUT_VALUES, KEYS)
             askers = folder / "askers.parquet"  # missing in older folders
             about = _Attributes.model_validate(held_out.attrs).model_dump()
             counts: Any = about["counts"]

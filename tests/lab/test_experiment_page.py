@@ -16,6 +16,7 @@ import yaml
 from slim_rl.analysis import analyze
 from slim_rl.analysis import plays as pl
 from slim_rl.analysis.plays import Outcome
+from slim_rl.cli import main
 from slim_rl.errors import DataError
 from slim_rl.lab.experiment.contrasts import Contrast, Contrasts
 from slim_rl.lab.experiment.earlier_runs import with_earlier_runs
@@ -180,6 +181,21 @@ def test_runs_whose_logs_are_gone_stay_on_the_page(
         pd.read_csv(folder / "runs.csv").sort_values(names, ignore_index=True) for folder in (tmp_path / "page", first)
     ]
     pd.testing.assert_frame_equal(*runs)
+
+
+def test_first_page_with_keep_in_manifest_is_written(manifest_path: Path, tmp_path: Path) -> None:
+    manifest = yaml.safe_load(manifest_path.read_text())
+    arms = Path(manifest["sources"]["held_out"]["logs"][0])
+    runs = tmp_path / "arms"
+    sources = {"held_out": {"logs": [str(runs)], "command": "slim-rl lab arms here"}}
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump({"title": "One", "keep": True, "sources": sources}))
+    for run in ("shy-0", "shy-1"):
+        shutil.rmtree(runs, ignore_errors=True)
+        shutil.copytree(arms / run, runs / run)
+        with pytest.raises(SystemExit) as end:
+            main(["lab", "page", str(tmp_path)])
+        assert not end.value.code
+    assert set(pd.read_csv(tmp_path / "results" / "runs.csv")["run"]) == {"shy-0", "shy-1"}
 
 
 def test_all_of_a_run_comes_from_one_place() -> None:

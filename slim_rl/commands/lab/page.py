@@ -39,6 +39,6 @@ def command(
     path = manifest_file(folder)
     manifest, _ = load_manifest(path)
     output = check_folder(output or manifest.results or path.parent / "results")
-    for sentence in write(path, output, context.obj, values, keep or manifest.keep, paper):
+    for sentence in write(path, output, context.obj, values, keep, paper):
         typer.echo(printable(sentence))
     typer.echo(f"{output / 'results.html'}, {output / 'README.md'}")

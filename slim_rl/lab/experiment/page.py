@@ -17,7 +17,7 @@ from slim_rl.analysis import tables
 from slim_rl.analysis.changes import by_arm, verdicts
 from slim_rl.analysis.figure_style import colours
 from slim_rl.analysis.page import Page, write_figures, write_numbers
-from slim_rl.analysis.plays import HELD_OUT, Plays
+from slim_rl.analysis.plays import HELD_OUT, HELD_OUT_VALUES, Plays
 from slim_rl.errors import ConfigError
 from slim_rl.formats import count, words
 from slim_rl.lab.experiment import results as ex
@@ -44,7 +44,7 @@ def write(
 
     Args:
         values: folder of an earlier page whose values replace the logs; None: read the logs.
-        keep: whether to keep values in `output_dir` of runs whose logs are missing.
+        keep: whether to keep values in `output_dir` of runs whose logs are missing; the manifest's `keep` also allows a folder without values.
         paper: whether to write each table as CSV, LaTeX and Markdown, too, and each figure as PDF.
 
     Raises:
@@ -56,7 +56,7 @@ def write(
         raise ConfigError(f"{manifest_path} has no sources. Name the logs of at least one condition.")
     text = _by_hand(manifest.text)
     plays = Plays.read(values) if values else ex.read(manifest)
-    if keep:
+    if keep or (manifest.keep and (output_dir / HELD_OUT_VALUES).exists()):  # the first page has nothing to keep
         plays = with_earlier_runs(plays, Plays.read(output_dir))
     plays = replace(plays, treatment=manifest.treatment)
     measures = [name for name in manifest.measures if name in plays.held_out]
