@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
 
 from slim_rl.games.matching.reading.masking import NAME
 
@@ -39,17 +40,8 @@ def words(clause: str) -> str:
 
     Commas and dashes are words, a possessive's s is off a name, and a repeated word stands once.
     """
-    return " ".join(_said_once(_TOKEN.findall(clause.translate(_DASH))))
-
-
-def _said_once(words: list[str]) -> Iterator[str]:
-    before = ""
-    for word in words:
-        if NAME.match(word):
-            word = word.removesuffix("'s")
-        if word != before:
-            yield word
-        before = word
+    tokens = _TOKEN.findall(clause.translate(_DASH))
+    return " ".join(word for word, _ in groupby(t.removesuffix("'s") if NAME.match(t) else t for t in tokens))
 
 
 def _joined_lines(text: str) -> list[str]:
@@ -57,24 +49,23 @@ def _joined_lines(text: str) -> list[str]:
 
     A line continues if a colon introduces it, if it goes with such a list (as a bullet, or naming only), or if it begins with a preposition.
     """
-    lines: list[list[str]] = []
+    lines: list[str] = []
     listed = False
     for raw in text.split("\n"):
         item = _ITEM.match(raw)
         line = (raw[item.end() :] if item else raw).strip()
         if not line:
             continue
-        last = lines[-1][-1] if lines else "."
+        last = lines[-1] if lines else "."
         introduced = last.endswith(":")
         listed = introduced or (listed and (item is not None or is_bare(line)))
         if introduced or (last[-1] not in ".?!" and _CARRIES_ON.match(line)):
-            lines[-1].append(f" {line}")
+            lines[-1] += f" {line}"
         elif listed:
-            lines[-1][-1] = last.rstrip(" .,;")
-            lines[-1].append(f", {line}")
+            lines[-1] = f"{last.rstrip(' .,;')}, {line}"
         else:
-            lines.append([line])
-    return ["".join(line) for line in lines]
+            lines.append(line)
+    return lines
 
 
 def is_bare(text: str) -> bool:

@@ -9,9 +9,8 @@ control tokens of a chat template, or three empty lines in a row
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
-from slim_rl.games.matching.reading.masking import READ_UP_TO, mask, untagged
+from slim_rl.games.matching.reading.masking import mask, untagged
 from slim_rl.games.matching.roster import Roster
 
 # Said twice by people too: "no no", "very very good", "I know that that is high".
@@ -34,19 +33,12 @@ _CONTROL = re.compile(r"<\|\w+\|>|</?(?:s|bos|eos)>|\n{4}")
 
 def is_malformed(text: str, roster: Roster) -> bool:
     """Returns True if a message, with or without its tag, is no sentence. "Ava on BLEU?" is one. Never raises."""
-    return _is_malformed(text[:READ_UP_TO], roster)
-
-
-@lru_cache(maxsize=16384)
-def _is_malformed(text: str, roster: Roster) -> bool:
     tag, body = untagged(text)
     if tag in ("propose", "accept"):
         return False
-    if _says_twice(body) and _says_twice(_with_names_as_words(body, roster)):
+    if _CONTROL.search(body) or _GARBLED.search(mask(body, roster)):
         return True
-    if _CONTROL.search(body):
-        return True
-    return _GARBLED.search(mask(body, roster)) is not None
+    return _says_twice(body) and _says_twice(_with_names_as_words(body, roster))
 
 
 def _says_twice(text: str) -> bool:

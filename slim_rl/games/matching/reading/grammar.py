@@ -12,6 +12,7 @@ from typing import Literal
 
 from slim_rl.games.matching.reading.clauses import is_bare, words
 from slim_rl.games.matching.reading.masking import NAME
+from slim_rl.games.matching.reading.pairing import by_side
 
 # The kinds of question, and how a page names each. `act_of` says which one a clause is.
 KINDS = {"pair": "about a pair", "open": "open", "check": "asking for agreement", "process": "about the game"}
@@ -72,8 +73,7 @@ FILLER = _pattern(
 
 def opened(clause: str) -> str:
     """Returns a clause from its point on, without greetings and connectives."""
-    match = FILLER.match(clause)
-    return clause[match.end() :] if match else clause
+    return FILLER.sub("", clause, count=1)
 
 
 _WH = _pattern(
@@ -172,14 +172,15 @@ _READY = _pattern(
     r"""(?:how (?:are|is) (?:you|things|everything|it going|life)|how's (?:it going|everything|life|your)|what's up|are you (?:ready|done|there|still|new|human|going|planning|trying|a )|(?:can|could|would|will) you (?:\w+ )?(?:re-?send|repeat|wait|clarify|explain|rephrase|propose|make|send (?:me |over )?(?:an?|the|your|another) (?:\w+ )?(?:proposal|plan|offer)|start)
     what's (?:wrong|the (?:problem|matter|issue))|what (?:do|did|does) (?:you mean|.* mean$)|by .* you mean|is it my turn|whose turn|who (?:goes|starts|proposes)|shall we start|(?:should|shall|do you want me to|can) (?:i |we )?(?:send|propose|submit|resend|make)\b|can you see (?:the (?:same|scores|chat|table|proposal)|my|me|it too)|(?:is there )?(?:any|a) (?:\w+ )?reason|why(?! (?:not|don't))|(?:which|what) .*(?:do|did|are) you (?:mean|talking|referring))\b"""
 )
-_SUBORDINATE = re.compile(
+SUBORDINATE = re.compile(  # a condition or a reason
     r"(?:if|unless|because|since|although|though|while|whether|whenever|that|given|as long as)\b|when\b(?! (?:do|does|will|are|is)\b)"
 )
 _RELATIVE = re.compile(
-    rf"{_SUBORDINATE.pattern}|which (?:leaves|means|was|makes|would|puts|gives|is|are|i|we)\b(?! (?:better|best|higher|stronger|good))"
+    rf"{SUBORDINATE.pattern}|which (?:leaves|means|was|makes|would|puts|gives|is|are|i|we)\b(?! (?:better|best|higher|stronger|good))"
 )
 _SO_IS = re.compile(r"\bso (?:is|are|was|does|do|did|has|can|would)\b")
-_HANDS_ON = re.compile(r"\b(?:do|take|handle|review) (?:it|that|this)$")
+# Can somebody take the paper? For an unknown score it asks, else it seeks consent.
+HANDS_ON = re.compile(r"\b(?:do|take|handle|review) (?:it|that|this)$")
 _YOU_SEE = re.compile(r"\byou (?:can |could |may |might |do )?(?:see|have|know)\b")
 _PREFERS = re.compile(r"(?:which|what|who|where|do) (?:\w+ ){0,3}?(?:you )?(?:rather|prefer)\b")
 _SAYS = _pattern(
@@ -192,8 +193,8 @@ _OPINES = re.compile(r"\bi (?:have|see|think|guess|believe|got|know|know)\b")
 _DECLARED = re.compile(r"(?:i|i'm|i've|i'll|i'd|we|we're|we've|we'll|my|let's|let us)\b")
 _CHOICE = re.compile(r"(?:who|which|where|what)\b")
 _ABOUT = re.compile(r"(?:how|what) about\b")
-_EVALUATES = _pattern(r"\b(?:<measure>|<good>|rate|score|fare|points?)\b")
-_NOUN_ASKS = _pattern(r"\b(?:<score>|please|yours?|same|next)\b")
+EVALUATES = _pattern(r"\b(?:<measure>|<good>|rate|score|fare|points?)\b")
+NOUN_ASKS = _pattern(r"\b(?:<score>|please|yours?|same|next)\b")
 _SCORED = _pattern(r"\b(?:<score>|<good>|rate|fare|perform\w*|compare\w*)\b")
 _CONTENT = _pattern(
     r"""\b(?:<name>|<score>|<good>|who|which|where|whom|any\w*|see|have|know|prefer\w*|share|tell|rate|it|there|yours|he|she)\b"""
@@ -226,7 +227,7 @@ _POINTS = {
         r"(?:what|how)(?:'s| is| are| was| about| does| do)? ?(?:[RP]\d+(?: and| or| ,)? ?)+(?:(?:score|value|number|get|do|have|then|rate) ?)*$|^(?:an?y? )?(?:<good>)\b|^(?:is|are|how (?:<good>) (?:is|are)) (?:<name>)(?: \w+){0,2} (?:<good>)$"
     ),
 }
-_WHOLE = re.compile(
+WHOLE = re.compile(  # a whole reviewer, a whole paper or the table
     r"\b(?:who|whom|where|which (?:\w+ )?(?:reviewers?|papers?|pairs?|ones?|of|scores?|is|are|cells?)|what (?:else|papers?|reviewers?|are)|any(?:one|body|where)|anything (?:else|higher|above)|some(?:one|body)|best|top|(?<!at )all|every\w*|others?|else"
     r"|most|highest|lowest|strongest|overall|general|generally|whole|entire|complete|full|papers|reviewers|strengths|favou?rites?|preferences?|options?|candidates?|recommendations?|suggestions?|backups?|ones|elsewhere|something (?:better|higher|else)|specialty|(?:for|on|at|with|in) anything|(?:good|strong|best|fit|suited) (?:at|for|on|in)$)\b"
 )
@@ -248,8 +249,6 @@ IF_YOU_SEE = re.compile(
 )
 ECHO = re.compile(r"(?:which|what) (\w+)$")
 CORRECTS = re.compile(r"\b(?:i mean|i meant|make (?:that|it)|correction|i wanted|scratch that|sorry|oops|my mistake)\b")
-
-
 # What its author says it cannot see, for a question beside it.
 LACKS = re.compile(
     r"\b(?:unknowns?|missing|blanks?|gap|hidden|unseen|not visible|empty|nothing|no (?:scores?|values?|data|information|numbers?|ideas?|clue)|not sure|unsure"
@@ -271,7 +270,7 @@ def act_of(text: str, clause: str, marked: bool) -> Act:
     request = _requests(clause)
     headed = request or _WH.match(clause) is not None or _INVERTED.match(clause) is not None
     asks = marked or headed
-    if _SUBORDINATE.match(clause) or (_OFFERS.match(clause) and asks):
+    if SUBORDINATE.match(clause) or (_OFFERS.match(clause) and asks):
         return "process" if _OFFERS.match(clause) else "none"
     if not asks:
         return "propose" if _SUGGESTS.match(clause) and _CONSENT.search(text) is None else "none"
@@ -282,7 +281,7 @@ def act_of(text: str, clause: str, marked: bool) -> Act:
     if _READY.match(clause):
         return "process"
     if _OPINION.match(clause):
-        return "name" if _both(clause) and " of " in clause else "opinion"
+        return "name" if all(by_side(clause)) and " of " in clause else "opinion"
     if _PREFERS.match(clause):
         return "opinion"
     if _CONSENT.search(text) or (_SUGGESTS.match(clause) and not request):
@@ -311,70 +310,26 @@ def _requests(text: str) -> bool:
     return not _REQUESTING.isdisjoint(text.split(" ")) and bool(_IMPERATIVES.search(text) or _REQUEST.search(text))
 
 
-def hands_on(clause: str) -> bool:
-    """Returns True if a clause asks whether somebody can take the paper: for an unknown score, else for consent."""
-    return _HANDS_ON.search(clause) is not None
-
-
 def plans(text: str) -> bool:
     """Returns True if a clause assigns somebody."""
     return _PLANS.search(text) is not None or _CONSENT.search(text) is not None or _SUGGESTS.match(text) is not None
 
 
-def corrects(text: str) -> bool:
-    """Returns True if a clause corrects an earlier one."""
-    return CORRECTS.search(text) is not None
+def points(clause: str, *ways: str) -> bool:
+    """Returns True if a clause points back at what it leaves out, in any of the `ways` of `_POINTS`."""
+    return any(_POINTS[way].search(clause) for way in ways)
 
 
-def points(
-    clause: str, at: Literal["name", "person", "place", "pair", "several", "left out", "general", "choice"]
-) -> bool:
-    """Returns True if a clause points back at a name, or at a pair or several, that it leaves out."""
-    return _POINTS[at].search(clause) is not None
-
-
-def is_about_scores(clause: str) -> bool:
-    """Returns True if a question that names no pair is about scores all the same, not about the game."""
-    return _CONTENT.search(clause) is not None or clause.endswith("about you") or seeks_whole(clause)
-
-
-def is_about_a_cell(clause: str) -> bool:
-    """Returns True if a question's form is about one pair: an unknown reviewer and paper, or "is it high?"."""
-    return _ONE_CELL.search(clause) is not None or ("R_" in clause and "P_" in clause)
+def kind_of(clause: str) -> str:
+    """Returns the kind of a question that names no pair; "is it high?" is about one all the same."""
+    if _ONE_CELL.search(clause) or ("R_" in clause and "P_" in clause):
+        return "pair"
+    return "open" if _CONTENT.search(clause) or clause.endswith("about you") or WHOLE.search(clause) else "process"
 
 
 def states(text: str) -> bool:
     """Returns True if a clause without a question is a statement, plan or remark of a known form."""
-    return any(pattern.search(text) for pattern in (_SAYS, _CANCELS, _SUBORDINATE, _SAID, _CONSENT, _PLANS))
-
-
-def evaluates(clause: str) -> bool:
-    """Returns True if a clause is about how good something is."""
-    return _EVALUATES.search(clause) is not None
-
-
-def announces(text: str) -> bool:
-    """Returns True if words without a point announce a question."""
-    return "question" in text
-
-
-def is_subordinate(clause: str) -> bool:
-    """Returns True if a clause gives a condition or a reason."""
-    return _SUBORDINATE.match(clause) is not None
-
-
-def asks_bare(text: str) -> bool:
-    """Returns True if names ask without a question mark: next to a noun such as "score", or politely."""
-    return _NOUN_ASKS.search(text) is not None and not text.startswith(("thank", "thanks"))
-
-
-def seeks_whole(clause: str) -> bool:
-    """Returns True if a clause asks about a whole reviewer, a whole paper or the table."""
-    return _WHOLE.search(clause) is not None
-
-
-def _both(clause: str) -> bool:
-    return {"R", "P"} <= {kind for kind, _ in NAME.findall(clause)}
+    return any(pattern.search(text) for pattern in (_SAYS, _CANCELS, SUBORDINATE, _SAID, _CONSENT, _PLANS))
 
 
 # Where a new clause begins within a sentence.
@@ -387,8 +342,6 @@ _CUT = re.compile(
     r"|(?<!know )(?<!what )(?<!wonder )(?<!wondering )(?<!me )(?<!ask )(?<!check )(?<!see )(?<!sure )(?<!confirm )(?<!it )(?<!great )(?<!nice )(?<!helpful )"
     r"\b(?=(?:if|unless|because|since|although|now that|given that)\b(?! (?:you|i) (?:could|can|would|might|may|was|were)\b))"
 )
-
-
 _VALUE = re.compile(r"(?<![RP\d])\d")
 
 
@@ -412,7 +365,7 @@ def cut(sentence: str) -> list[str]:
 def _continues(before: str, part: str) -> bool:
     """Returns True if a part asks about what stands before it, and names only that."""
     point = opened(words(part))
-    another = point.startswith("who") and NAME.search(part) is not None and _both(before)
+    another = point.startswith("who") and NAME.search(part) is not None and all(by_side(before))
     return (
         is_bare(before.removeprefix("between ")) and not another and not _OWN.match(point) and not CORRECTS.search(part)
     )

@@ -18,10 +18,7 @@ _TAG = re.compile(r"[^\w\[]*\[\s*(\w+)\s*\]")
 _BREAK = re.compile(r"<br\s*(?:/\s*)?>|\r\n?|[\v\f\x85\u2028\u2029]", re.IGNORECASE)
 _SPACES = re.compile(r"[^\S\n]+")
 # Quotation marks, and punctuation as Chinese and Japanese have it
-_STRAIGHT = str.maketrans(
-    "\u2019\u2018\u02bc`_\uff1f\uff01\u3002\uff0c\uff1a\uff1b\uff08\uff09",
-    "'''' ?!.,:;()",
-)
+_STRAIGHT = str.maketrans("\u2019\u2018\u02bc`_\uff1f\uff01\u3002\uff0c\uff1a\uff1b\uff08\uff09", "'''' ?!.,:;()")
 _LOOKS_LIKE_TOKEN = re.compile(r"\b[RP]\d")
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 # "Sofia / QuAC" is a pair; any other slash between spaces stands between lines.

@@ -9,13 +9,12 @@ group begins the next one: "R0 on P0 and P3, R7 on P7" is three pairs.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from itertools import pairwise
 
 from slim_rl.games.matching.reading.masking import NAME
 from slim_rl.games.matching.roster import Pair
 
-_Names = list[tuple[str, int]]
+_Names = list[tuple[str, str]]
 
 _BESIDES = (
     r"besides?|other than|apart from|aside from|in addition to|except(?: for)?|outside of|excluding|not counting|"
@@ -71,7 +70,7 @@ def named_pairs(text: str, earlier: str = "") -> tuple[Pair, ...]:
     text = _OUTDONE.sub(r"\1\2", _COMPARED.sub(" ", _SETTLED.sub(" ", without_excluded(text))))
     groups: list[_Names] = [[]]
     for segment in _BETWEEN.split(text):
-        names = _names(segment)
+        names = NAME.findall(segment)
         if _both_kinds(names) and _both_kinds(groups[-1]):
             groups.append([])
         for name in names:
@@ -99,26 +98,12 @@ def without_excluded(text: str) -> str:
     return _EXCLUDED.sub(" ", text)
 
 
-def completed_pairs(text: str, before: Sequence[Pair]) -> list[Pair]:
-    """Returns the pairs of a clause that names one kind only, or nobody, completed from the pairs before it."""
-    names = _names(text)
-    if not names:
-        return list(before)
-    other = "P" if names[0][0] == "R" else "R"
-    return _product([*names, *((other, pair[other == "P"]) for pair in before)])
-
-
-def _names(text: str) -> _Names:
-    return [(kind, int(index)) for kind, index in NAME.findall(text)]
-
-
 def _both_kinds(names: _Names) -> bool:
     return len({kind for kind, _ in names}) == 2
 
 
 def _product(group: _Names, respectively: bool = False) -> list[Pair]:
-    reviewers = list(dict.fromkeys(index for kind, index in group if kind == "R"))
-    papers = list(dict.fromkeys(index for kind, index in group if kind == "P"))
+    reviewers, papers = (list(dict.fromkeys(int(i) for kind, i in group if kind == side)) for side in "RP")
     if respectively and len(reviewers) == len(papers):
         return list(zip(reviewers, papers, strict=True))
     if group and group[0][0] == "P":

@@ -26,11 +26,8 @@ from slim_rl.games.matching.roster import Pair, Roster
 CLAUSES_BACK = 20  # clauses of a message in which a later one looks for what it leaves out
 LOOK_BACK = 4  # messages before this one in which a name that is left out may have been said
 
-
-_MARK = re.compile(
-    r"\(\s*(?:\d|[a-e])\s*\)(?=\s*\w)|\(\?\)|[\"']\?[\"']|\ba \? "
-)  # a point's number, and a question mark spoken about
-
+# A point's number, and a question mark spoken about
+_MARK = re.compile(r"\(\s*(?:\d|[a-e])\s*\)(?=\s*\w)|\(\?\)|[\"']\?[\"']|\ba \? ")
 _FORM = re.compile(r"(?:^[^\n\d]*[RP]\d+ ?[:=][ _]*(?:\n|\Z)){2,}", re.MULTILINE)  # lines to be filled in
 _BLANK = re.compile(r" ?[:=][ _]*$", re.MULTILINE)
 
@@ -97,7 +94,7 @@ class _Reader:
         self.asking = False  # whether the clause before asked
         self.named: Sequence[Pair] = ()  # what the clause before named, and nothing else
         self.waiting = False  # whether it left out what it asks about
-        self.mentioned: tuple[Pair, ...] | None = None  # the pairs of the last clause that names somebody
+        self.mentioned: list[Pair] | None = None  # the pairs of the last clause that names somebody
         self.asked: list[Pair] = []
         self.last: list[Pair] = []  # what the last asking clause asked about
         self.floated: set[Pair] = set()
@@ -112,22 +109,32 @@ class _Reader:
         return [body(each, self.roster) for each in spoken]
 
     @cached_property
+    def heard(self) -> str:
+        """Returns the other player's last message; "" without one."""
+        return self.earlier[-1] if self.earlier else ""
+
+    @property
+    def just_before(self) -> str:
+        """Returns the clause before the present one, or else the other player's last message."""
+        return self.clauses_before[-1] if self.clauses_before else self.heard
+
+    @cached_property
     def just_stated(self) -> set[Pair]:
         """Returns the pairs whose values the other player's last message states."""
-        return {pair for sentence, _ in sentences("".join(self.earlier[-1:])) for pair, _ in stated_values(sentence)}
+        return {pair for sentence, _ in sentences(self.heard) for pair, _ in stated_values(sentence)}
 
     @cached_property
     def invited(self) -> bool:
         """Returns True if the other player just asked which pair it wants to know."""
-        return bool(self.earlier) and grammar.INVITES.search(self.earlier[-1]) is not None
+        return grammar.INVITES.search(self.heard) is not None
 
     @cached_property
     def follows(self) -> bool:
         """Returns True if names alone may continue a question: one was invited, asked before, or just answered."""
-        answer = self.earlier[-1] if self.earlier else ""
         last_own = self.earlier[-2] if len(self.earlier) > 1 else ""
         asked_before = "?" in last_own and NAME.search(last_own) is not None
-        return self.invited or asked_before or (all(by_side(answer)) and grammar.ANSWERS.search(answer) is not None)
+        answered = all(by_side(self.heard)) and grammar.ANSWERS.search(self.heard) is not None
+        return self.invited or asked_before or answered
 
     def reading(self, malformed: bool) -> Reading:
         for sentence, marked in sentences(self.text):
@@ -135,23 +142,14 @@ class _Reader:
             clauses = grammar.cut(sentence)
             for number, clause in enumerate(clauses, 1):
                 self._clause(clause, marked and number == len(clauses))
-        asked = tuple(dict.fromkeys(self.asked))
-        unread = self.unread and not (asked or self.general or self.suggests or self.statements)
-        return Reading(
-            asked,
-            frozenset(self.floated),
-            frozenset(self.labels),
-            self.general,
-            self.suggests,
-            tuple(self.statements),
-            malformed,
-            unread,
-        )
+        unread = self.unread and not (self.asked or self.general or self.suggests or self.statements)
+        asks = tuple(dict.fromkeys(self.asked)), frozenset(self.floated), frozenset(self.labels)
+        return Reading(*asks, self.general, self.suggests, tuple(self.statements), malformed, unread)
 
     def _clause(self, raw: str, marked: bool) -> None:
         clause = grammar.opened(text := words(raw))
         if not clause:
-            self.asking = self.asking or grammar.announces(text)
+            self.asking = self.asking or "question" in text
             return
         names = NAME.search(clause) is not None
         act, pairs = self._act(text, clause, marked, names)
@@ -160,110 +158,87 @@ class _Reader:
         if act == "none" and self.named and grammar.IF_YOU_SEE.match(clause):
             act, pairs = "ask", [*self.named]
         if act == "none" and self.invited and names and not re.search(r"\d", NAME.sub("", text)):
-            act, pairs = "ask", pairs or list(self._filled(clause))
+            act, pairs = "ask", pairs or self._filled(clause)
         self.named = pairs if names and act == "none" and is_bare(clause) else ()
-        if act == "none" and pairs and self.waiting and grammar.is_subordinate(clause):
+        if act == "none" and pairs and self.waiting and grammar.SUBORDINATE.match(clause):
             act = "ask"
         self._note(act, pairs, raw, clause, marked)
         if names or (grammar.points(text, "person") and grammar.points(text, "place")):
-            named = tuple(pairs) or named_pairs(text)
+            named = pairs or list(named_pairs(text))
             pointing = not named and grammar.points(text, "name")
             self.mentioned = self._filled(text) if pointing else named
         self.topic = f"{self.topic} , {text}" if self.topic else text
         self.clauses_before.append(text)
         self.asking = act == "ask"
-        self.waiting = act == "ask" and not pairs and not grammar.seeks_whole(clause)
+        self.waiting = act == "ask" and not pairs and not grammar.WHOLE.search(clause)
 
     def _act(self, text: str, clause: str, marked: bool, names: bool) -> tuple[grammar.Act, list[Pair]]:
         """Returns what a clause does, and the pairs that it names in doing so."""
         pairs = list(named_pairs(clause))
-        if names and grammar.corrects(text) and (self.last or self.follows):
+        if names and grammar.CORRECTS.search(text) and (self.last or self.follows):
             self.asked = [pair for pair in self.asked if pair not in self.last]
-            return "ask", pairs or list(self._filled(clause))
+            return "ask", pairs or self._filled(clause)
         if names and is_bare(clause):
             return self._bare(text, clause, marked, pairs)
-        if grammar.ALL_OF_THEM.fullmatch(clause) and self.earlier and "?" in self.earlier[-1]:
-            return "ask", list(self._mentioned_before())
+        if grammar.ALL_OF_THEM.fullmatch(clause) and "?" in self.heard:
+            return "ask", self._mentioned_before()
         act = grammar.act_of(text, clause, marked)
         if act == "name" and not pairs and (self.last or self.follows):
             act = "ask"
-        if act in ("ask", "suggest") and grammar.hands_on(clause):
-            act = "ask" if grammar.LACKS.search(("", *self.earlier[-1:], *self.clauses_before)[-1]) else "suggest"
-        if (
-            act == "ask"
-            and grammar.SAME_TO_YOU.fullmatch(clause)
-            and self.clauses_before
-            and grammar.plans(grammar.opened(self.clauses_before[-1]))
-        ):
-            act = "opinion"
-        if (
-            not names
-            and act == "ask"
-            and (echo := grammar.ECHO.match(clause))
-            and self.earlier
-            and re.search(rf"\b{echo[1]}\b", self.earlier[-1])
-        ):
+        if act in ("ask", "suggest") and grammar.HANDS_ON.search(clause):
+            act = "ask" if grammar.LACKS.search(self.just_before) else "suggest"
+        if act == "ask" and self.clauses_before and grammar.SAME_TO_YOU.fullmatch(clause):
+            act = "opinion" if grammar.plans(grammar.opened(self.just_before)) else "ask"
+        echo = grammar.ECHO.match(clause) if act == "ask" and not names else None
+        if echo and re.search(rf"\b{echo[1]}\b", self.heard):
             act = "process"
         if grammar.SEARCHES.search(clause):
             pairs = []
         elif act in ("ask", "name") and not pairs:
-            pairs = list(self._completed(clause, act))
+            pairs = self._completed(clause, act)
         return act, pairs
 
     def _bare(self, text: str, clause: str, marked: bool, pairs: list[Pair]) -> tuple[grammar.Act, list[Pair]]:
         """Names and nothing else: a question with its mark, where one is invited, and after a question that they continue."""
         context = self.follows or bool(self.last)
-        follows = (
-            self.asking
-            or self.invited
-            or grammar.asks_bare(text)
-            or (context and grammar.FOLLOWS.search(text) is not None)
-        )
+        asks = grammar.NOUN_ASKS.search(text) and not text.startswith("thank")
+        follows = self.asking or self.invited or asks or (context and grammar.FOLLOWS.search(text))
         if not (marked or follows):
             return "none", pairs
         if pairs:
             return ("ask" if follows else "name"), pairs
-        if context:
-            return "ask", list(self._filled(clause))
-        if (" or " in text and any(map(NAME.search, (*self.earlier, *self.clauses_before)))) or self._complements(
-            clause
-        ):
-            return "ask", list(self._filled(clause))
+        chooses = " or " in text and any(map(NAME.search, (*self.earlier, *self.clauses_before)))
+        if context or chooses or self._complements(clause):
+            return "ask", self._filled(clause)
         return ("ask" if marked else "none"), pairs
 
-    def _completed(self, clause: str, act: grammar.Act) -> Sequence[Pair]:
+    def _completed(self, clause: str, act: grammar.Act) -> list[Pair]:
         """Returns the pairs of a question with a name left out, unless it asks about a whole side."""
+        whole = grammar.WHOLE.search(clause)
         if without_excluded(clause) != clause:
-            return ()
-        reviewers, papers = by_side(clause)
-        if reviewers or papers:
-            return () if grammar.seeks_whole(clause) or not self._leaves_out(clause, act) else self._filled(clause)
-        if (
-            self.mentioned
-            and grammar.points(clause, "choice")
-            and 1 in map(len, map(set, zip(*self.mentioned, strict=True)))
-        ):
-            return self.mentioned if len(self.mentioned) > 1 else ()
-        if grammar.seeks_whole(clause):
-            return ()
-        if not (grammar.heads(clause) or grammar.points(clause, "pair") or grammar.points(clause, "left out")):
-            return ()
-        lacks = bool(self.clauses_before) and grammar.LACKS.search(self.clauses_before[-1]) is not None
+            return []
+        if any(by_side(clause)):
+            return self._filled(clause) if not whole and self._leaves_out(clause, act) else []
+        shared = 1 in map(len, map(set, zip(*(self.mentioned or ()), strict=True)))  # one reviewer, or one paper
+        if self.mentioned and shared and grammar.points(clause, "choice"):
+            return self.mentioned if len(self.mentioned) > 1 else []
+        if whole or not (grammar.heads(clause) or grammar.points(clause, "pair", "left out")):
+            return []
+        lacks = bool(self.clauses_before) and grammar.LACKS.search(self.just_before) is not None
         topic = all(by_side(self.topic)) and not re.search(r"\d", NAME.sub("", self.topic))
         if grammar.points(clause, "general") and not (lacks or topic or grammar.points(clause, "pair")):
-            return ()
+            return []
         mentioned = self.mentioned if self.mentioned is not None else self._mentioned_before()
         if not mentioned:
-            pointing = grammar.points(clause, "person") or grammar.points(clause, "place")
-            return self._filled(clause) if pointing and " of " not in clause else ()
-        return mentioned if len(mentioned) == 1 or lacks or grammar.points(clause, "several") else ()
+            return self._filled(clause) if grammar.points(clause, "person", "place") and " of " not in clause else []
+        return mentioned if len(mentioned) == 1 or lacks or grammar.points(clause, "several") else []
 
-    def _mentioned_before(self) -> tuple[Pair, ...]:
+    def _mentioned_before(self) -> list[Pair]:
         """Returns the pairs of the last earlier message that names somebody."""
         for at in range(len(self.earlier) - 1, -1, -1):
             if NAME.search(self.earlier[at]):
-                return named_pairs(self.earlier[at], " . ".join(self.earlier[:at]))
-        return ()
+                return list(named_pairs(self.earlier[at], " . ".join(self.earlier[:at])))
+        return []
 
     def _leaves_out(self, clause: str, act: grammar.Act) -> bool:
         """Returns True if a question that names one side is about the other one that was named last."""
@@ -274,24 +249,19 @@ class _Reader:
         if not self.clauses_before and self._complements(clause):
             return True
         message = by_side(" ".join(self.clauses_before))[side]
-        candidates = message or by_side(" ".join(self.earlier[-1:]))[side]
-        return (grammar.points(clause, "left out") and bool(candidates)) or (
-            grammar.evaluates(clause) and len(candidates) == 1
-        )
+        candidates = message or by_side(self.heard)[side]
+        evaluates = len(candidates) == 1 and grammar.EVALUATES.search(clause) is not None
+        return evaluates or (bool(candidates) and grammar.points(clause, "left out"))
 
     def _complements(self, clause: str) -> bool:
         """Returns True if the words just before name one side only, and the clause the other one."""
         side = 0 if by_side(clause)[1] else 1
-        before = (
-            by_side((*self.earlier[-1:], *self.clauses_before)[-1])
-            if self.clauses_before or self.earlier
-            else (set(), set())
-        )
+        before = by_side(self.just_before)
         return bool(before[side]) and not before[1 - side]
 
-    def _filled(self, clause: str) -> tuple[Pair, ...]:
+    def _filled(self, clause: str) -> list[Pair]:
         """Returns the pairs of a clause, completed by the names that stood last."""
-        return named_pairs(clause, " . ".join((*self.earlier, *self.clauses_before)))
+        return list(named_pairs(clause, " . ".join((*self.earlier, *self.clauses_before))))
 
     def _note(self, act: grammar.Act, pairs: list[Pair], raw: str, clause: str, marked: bool) -> None:
         if act == "none":
@@ -302,11 +272,8 @@ class _Reader:
             if pairs and self.waiting:
                 self.labels.discard("open")
                 self.labels.discard("process")
-            about = "open" if grammar.is_about_scores(clause) else "process"
-            if grammar.is_about_a_cell(clause):
-                about = "pair"  # even where nobody of the roster is named, or too long ago to tell which
             self.general = self.general or not pairs
-            self.labels.add(("pair" if act == "ask" else "check") if pairs else about)
+            self.labels.add(("pair" if act == "ask" else "check") if pairs else grammar.kind_of(clause))
             self.floated.update(pairs if act == "name" else ())
             self.asked += pairs
             self.last = pairs or self.last
@@ -317,10 +284,6 @@ class _Reader:
         else:
             self.general = True
             self.labels.add("check" if act == "opinion" else act)
-
-
-def _names_both(text: str) -> bool:
-    return all(by_side(text))
 
 
 def classify(text: str, previous: str | None = None, roster: Roster | None = None) -> frozenset[str]:
