@@ -37,7 +37,7 @@ class UnreadableError(ValueError):
     """Answer that is not a chat completion."""
 
 
-class ReportedError(ValueError):
+class ReportedError(Exception):
     """Error within a response of status 200: the response's body, and whether half a reply came with it."""
 
     def __init__(self, content: str, billed: bool) -> None:
@@ -64,8 +64,6 @@ def read_answer(content: str, body: Mapping[str, Any], config: OpenAIConfig, sec
             raise TypeError
         parts = _parts(message)
         calls_tool = bool(message.get("tool_calls") or message.get("function_call"))
-    except ReportedError:
-        raise
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         html = " (a web page: is partner.openai.base_url right?)" if content.lstrip()[:1] == "<" else ""
         begin = one_line(secrets.redact(content), 60)

@@ -127,9 +127,8 @@ class Cassette:
             weakref.finalize(self, _close, db)
             with contextlib.suppress(sqlite3.OperationalError):  # read-only, or another process has set it
                 db.execute("PRAGMA journal_mode = WAL")
-            db.execute(
-                "PRAGMA synchronous = NORMAL"
-            )  # with WAL, a crash of the machine loses the last transactions at most
+            # With WAL, a crash of the machine loses the last transactions at most.
+            db.execute("PRAGMA synchronous = NORMAL")
             db.execute(TABLE.replace("TABLE", "TABLE IF NOT EXISTS"))
             self._db = db
         return self._db

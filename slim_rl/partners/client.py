@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 from slim_rl.config import OpenAIConfig
 from slim_rl.errors import ConfigError
 from slim_rl.partners.faults import TooLargeError
-from slim_rl.partners.secrets import Secrets
 
 OPENAI_URL = "https://api.openai.com/v1"
 _READ_HEADERS = ("retry-after", "retry-after-ms")
@@ -32,10 +31,6 @@ class Address:
     key: str
     headers: dict[str, str]
     query: dict[str, str]
-
-    @property
-    def secrets(self) -> Secrets:
-        return Secrets(self.key, *self.headers.values())
 
     @property
     def is_local(self) -> bool:

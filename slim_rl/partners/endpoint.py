@@ -34,7 +34,8 @@ from slim_rl.partners.client import address_of, make_client
 from slim_rl.partners.dialect import Dialect
 from slim_rl.partners.faults import Fault, fault_of
 from slim_rl.partners.limiter import RateLimit
-from slim_rl.partners.spend import Spend, check_budget
+from slim_rl.partners.secrets import Secrets
+from slim_rl.partners.spend import Spend
 
 log = logging.getLogger("slim_rl.partners")
 
@@ -74,10 +75,13 @@ class Endpoint:
     """See the module's docstring. Raises ConfigError for settings that cannot work (no key, no price, no cassette)."""
 
     def __init__(self, config: OpenAIConfig) -> None:
-        check_budget(config)
+        if config.budget_usd is not None and config.price is None:
+            raise ConfigError(
+                f"partner.openai.budget_usd is set, but partner.openai.prices has no entry for {config.model!r}. Add its price."
+            )
         self.config, self.replays = config, config.cassette_mode == "replay"
         self.address = address_of(config, called=not self.replays)
-        self.url, self.secrets = self.address.url, self.address.secrets
+        self.url, self.secrets = self.address.url, Secrets(self.address.key, *self.address.headers.values())
         self.spend, self.dialect = Spend(config.budget_usd), Dialect()
         self.cassette = Cassette(config.cassette, config.cassette_mode) if config.cassette else None
         if self.replays and self.cassette is None:

@@ -131,7 +131,9 @@ def fault_of(
     if status == 0 and code.isdecimal() and 300 <= int(code[:4]) < 600:
         status = int(code)
     parameters, key = refused_parameters(reported, body)
-    row = next(row for row in TABLE if _fits(row, status, content) and (row.kind != "parameter" or parameters))
+    text, flags = f"{status} {content[:20_000]}", re.IGNORECASE | re.DOTALL
+    fits = (row for row in TABLE if re.search(row.pattern, text, flags))
+    row = next(row for row in fits if row.kind != "parameter" or parameters)
     kind = "unknown" if row.kind == "parameter" and key else row.kind
     if kind == "unknown":
         kind = "request" if ever_answered else "refused"
@@ -164,10 +166,6 @@ def _without_response(error: Exception, secrets: Secrets) -> Fault:
     return Fault(f"an error in this program itself: {why}", "own")
 
 
-def _fits(row: Row, status: int, content: str) -> bool:
-    return re.search(row.pattern, f"{status} {content[:20_000]}", re.IGNORECASE | re.DOTALL) is not None
-
-
 def error_in(content: str) -> dict[str, Any]:
     """Returns the error that a response's body reports, in OpenAI's form; without a message, `message` is the whole body."""
     data: Any = None
@@ -188,14 +186,12 @@ def error_in(content: str) -> dict[str, Any]:
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Returns the seconds of Retry-After-Ms or Retry-After (a number or a date, RFC 9110); None if absent or unreadable."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
-        value, seconds = headers.get(name), math.nan
-        if value is None:
-            continue
-        with contextlib.suppress(ValueError):
-            seconds = float(value) / unit
-        if math.isnan(seconds):
-            with contextlib.suppress(TypeError, ValueError, OverflowError, OSError, IndexError):
+        value = headers.get(name, "")
+        with contextlib.suppress(TypeError, ValueError, OverflowError, OSError, IndexError):
+            try:
+                seconds = float(value) / unit
+            except ValueError:
                 seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
-        if math.isfinite(seconds):
-            return min(max(0.0, seconds), LONGEST_PAUSE)
+            if math.isfinite(seconds):
+                return min(max(0.0, seconds), LONGEST_PAUSE)
     return None

@@ -33,6 +33,7 @@ from slim_rl.partners.quoting import QUOTED, one_line, quoted, sanitized
 Messages = list[dict[str, str]]
 
 LAYOUT = 2  # version of the messages' form
+_SHARED: dict[str, Endpoint] = {}  # by their configuration
 _VERSION = re.compile(r"\A<!-- version: (.+?) -->\s*")
 
 
@@ -61,7 +62,10 @@ class OpenAIPartner:
     @classmethod
     def from_config(cls, config: PartnerConfig, make_env: Any = None) -> Self:
         """Returns the partner of `config`. Partners of a process with the same settings share an endpoint."""
-        return cls(config, _shared_endpoint(config.openai))
+        key = config.openai.model_dump_json()
+        if key not in _SHARED or _SHARED[key].breaker.stopped:  # a new one after an outage that ended a run
+            _SHARED[key] = Endpoint(config.openai)
+        return cls(config, _SHARED[key])
 
     # --- what a game may override
 
@@ -224,14 +228,3 @@ def read_prompt(config: OpenAIConfig, default: Traversable | None) -> tuple[str,
         ) from error
     version = _VERSION.match(text)
     return (text[version.end() :] if version else text).strip(), version[1] if version else ""
-
-
-_SHARED: dict[str, Endpoint] = {}  # by their configuration
-
-
-def _shared_endpoint(config: OpenAIConfig) -> Endpoint:
-    """Returns the endpoint of all partners with these settings; a new one after an outage that ended a run."""
-    key = config.model_dump_json()
-    if key not in _SHARED or _SHARED[key].breaker.stopped:
-        _SHARED[key] = Endpoint(config)
-    return _SHARED[key]

@@ -16,20 +16,11 @@ import secrets
 from dataclasses import asdict
 from pathlib import Path
 
-from slim_rl.config import OpenAIConfig
 from slim_rl.dialogue.partner import Usage
-from slim_rl.errors import ConfigError, DataError
+from slim_rl.errors import DataError
 from slim_rl.files import host_name, read_object, write_atomically
 
 FOLDER = "spend"  # in the run's folder
-
-
-def check_budget(config: OpenAIConfig) -> None:
-    """Checks that the model has a price if there is a budget. Raises ConfigError."""
-    if config.budget_usd is not None and config.price is None:
-        raise ConfigError(
-            f"partner.openai.budget_usd is set, but partner.openai.prices has no entry for {config.model!r}. Add its price."
-        )
 
 
 def spent_usd(folder: Path) -> float:
