@@ -152,6 +152,7 @@ def curve(
 
 def _fit(ax: Axes) -> None:
     """Starts the axis of non-negative data at 0, and gives all-zero data a scale of 1."""
+    ax.autoscale(axis="y")  # panels may share it, and the limits of the one before are fixed
     low, high = ax.dataLim.intervaly
     if low >= 0:
         ax.set_ylim(0 if ax.get_ylim()[0] < 0 or high == 0 else None, 1 if high == 0 else None)

@@ -296,6 +296,19 @@ def test_all_zero_curves_have_an_axis_from_zero_to_one() -> None:
     assert ax.get_ylim() == (0.0, 1.0)
 
 
+def test_shared_axis_shows_the_zeros_of_a_later_panel() -> None:
+    figure = Figure()
+    for ax, values in zip(figure.subplots(1, 2, sharey=True), ([0.4, 5.0], [0.4, 0.0]), strict=True):
+        found = {"mean": values, "low": values, "high": values, "runs": {}}
+        results = {
+            "arms": ["shy"],
+            "measures": {},
+            "curves": {"shy": {"steps": [0, 1], "measures": {"questions": found}}},
+        }
+        curve(ax, results, "questions")
+    assert figure.axes[0].get_ylim()[0] == 0.0
+
+
 def test_words_of_all_figures_have_one_size(analysed: Summary) -> None:
     with style():
         for plot in PLOTS.values():
