@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from slim_rl.config import Config, parse_config
 from slim_rl.errors import ConfigError
 from slim_rl.runs import configuration
 
+_LONGEST = 60  # characters of a setting in a message
 _OF_THE_POLICY = {  # settings that belong to a policy rather than to the games it plays
     "policy": ("thinking", "temperature", "top_p"),
     "limits": ("turn_tokens", "dialogue_tokens", "context_tokens", "truncated_turn"),
@@ -81,4 +83,8 @@ def differences(config: Config, trained: Config) -> list[str]:
             f"{section}.{n}": (getattr(getattr(config, section), n), getattr(getattr(trained, section), n))
             for n in names
         }
-    return [f"{key}={now} (trained with {then})" for key, (now, then) in pairs.items() if now != then]
+    return [
+        f"{key}={shorten(str(now), _LONGEST, placeholder='...')} (trained with {shorten(str(then), _LONGEST, placeholder='...')})"
+        for key, (now, then) in pairs.items()
+        if now != then
+    ]

@@ -125,11 +125,16 @@ def test_bench_of_an_unknown_model_says_how_games_ended(suites: Path, tmp_path: 
 
 def test_evaluate_takes_a_run_and_says_what_differs(trained: Path, tmp_path: Path, capsys: Any) -> None:
     places = ["--set", f"data.eval={tmp_path}/e.jsonl", "--set", "data.num_eval=4", "--output", str(tmp_path / "cells")]
+    names = ["--set", f"game.reviewers={[f'Reviewer {number}' for number in range(41)]}"]
     with pytest.raises(SystemExit) as ended:
-        main(["evaluate", str(LOCAL), "--checkpoint", str(trained), "--set", "game.n=4", "--dry-run", *places])
+        main(["evaluate", str(LOCAL), "--checkpoint", str(trained), "--set", "game.n=4", *names, "--dry-run", *places])
     said = capsys.readouterr().out
     assert not ended.value.code and "mine_shy_free: 4 games" in said
-    assert f"{trained}/model is evaluated with other settings: game.n=4 (trained with 3)." in said
+    assert (
+        f"{trained}/model is evaluated with other settings: game.n=4 (trained with 3), game.reviewers=['Reviewer 0',"
+        in said
+    )
+    assert "'Reviewer 40'" not in said  # a long list is cut
 
 
 def test_run_folder_without_a_model_is_refused(trained: Path, tmp_path: Path, capsys: Any) -> None:
