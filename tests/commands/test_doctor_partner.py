@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,8 @@ async def test_doctor_partner_unfit_for_the_game_does_not_pass(
     assert check.fix or "in a row" in check.finding
     if name == "partner's pace":
         assert "Set partner.openai.concurrency=" in check.fix and checks["partner"].status == "pass"
-        assert "request_seconds and turn_seconds to at least 2" in check.fix
+        raised = re.search(r"request_seconds and turn_seconds to at least (\d+)\.", check.fix)
+        assert raised and int(raised[1]) >= 256  # twice 128 replies of a second each; more on a busy machine
 
 
 async def test_doctor_waits_for_request_seconds_of_the_config(tmp_path: Path, config: dict[str, Any]) -> None:
