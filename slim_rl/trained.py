@@ -83,8 +83,7 @@ def differences(config: Config, trained: Config) -> list[str]:
             f"{section}.{n}": (getattr(getattr(config, section), n), getattr(getattr(trained, section), n))
             for n in names
         }
-    return [
-        f"{key}={shorten(str(now), _LONGEST, placeholder='...')} (trained with {shorten(str(then), _LONGEST, placeholder='...')})"
-        for key, (now, then) in pairs.items()
-        if now != then
-    ]
+    differ = {
+        key: [shorten(str(value), _LONGEST) for value in pair] for key, pair in pairs.items() if pair[0] != pair[1]
+    }
+    return [f"{key}={now} (trained with {then})" for key, (now, then) in differ.items()]
