@@ -44,6 +44,7 @@ def belief_values_of(log: Log, price: float) -> Section:
     columns = [
         arm(colours(list(log.frame["arm"].cat.categories))),
         prose("value of", "value of the question"),
+        prose("steps", "training steps"),
         Column("correlation", lambda row: with_interval(row, signed=True)),
         number("n", "questions"),
         number("clusters", "games"),

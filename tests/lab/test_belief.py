@@ -165,11 +165,26 @@ def test_report_correlates_belief_changes_with_values(believed: list[Dialogue], 
     first, *_ = rows = correlations(load([tmp_path / "log"]))
     assert first["value of"] == "expected value" and first["value"] == pytest.approx(1.0)
     assert first["n"] == sum(turn.seeking is True for line in believed for turn in own(line)[:-1])
+    assert first["steps"] == "1 to 1"
     (table,) = belief_values_of(load([tmp_path / "log"]), 0.0).tables
     assert table.rows == rows
     plain = DialogueLog(tmp_path / "plain" / "log.jsonl")
     plain.append(replace(believed[0], turns=[replace(turn, belief=None) for turn in believed[0].turns]))
     assert not belief_values_of(load([tmp_path / "plain"]), 0.0).numbers
+
+
+def test_report_correlates_each_quarter_of_training(believed: list[Dialogue], tmp_path: Any) -> None:
+    log = DialogueLog(tmp_path / "log.jsonl")
+    for step, dialogue in enumerate(copy.deepcopy(believed * 4)):
+        dialogue.step, dialogue.group, dialogue.id = step // len(believed), f"{step}", f"train/{step}"
+        sign = -1 if dialogue.step == 3 else 1
+        for turn, following in zip(own(dialogue), own(dialogue)[1:], strict=False):
+            following.belief = (turn.belief or 0.0) + sign * (turn.question_value or 0.0)
+        log.append(dialogue)
+    rows = [row for row in correlations(load([tmp_path])) if row["value of"] == "expected value"]
+    assert [row["steps"] for row in rows] == ["1 to 4", "1 to 1", "2 to 2", "3 to 3", "4 to 4"]
+    assert [row["value"] for row in rows[1:]] == pytest.approx([1.0, 1.0, 1.0, -1.0])
+    assert sum(row["n"] for row in rows[1:]) == rows[0]["n"]
 
 
 class Scored(Script):
