@@ -18,6 +18,7 @@ from tests.commands.shell import Done, process
 from tests.paths import MISSING, ROOT
 
 LOCAL = "configs/matching_local.yaml"
+UNUSED = ("--set", "name=unused")  # `make run` has trained LOCAL's own name
 
 
 def test_the_core_is_light() -> None:
@@ -124,10 +125,13 @@ def test_a_command_of_the_lab_is_found_by_its_name(slim_rl, words, meant) -> Non
         (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--games", "99999", "--dry-run"), "at most 400"),
         (("evaluate", LOCAL, "--checkpoint", MISSING, "--dry-run"), f"--checkpoint '{MISSING}' is not a folder here"),
         (
-            ("train", LOCAL, "--dry-run", "--set", f"policy.model={MISSING}"),
+            ("train", LOCAL, "--dry-run", *UNUSED, "--set", f"policy.model={MISSING}"),
             f"policy.model '{MISSING}' is not a folder here",
         ),
-        (("train", LOCAL, "--dry-run", "--set", "policy.model=./runs/modl"), "'./runs/modl' is not a folder here"),
+        (
+            ("train", LOCAL, "--dry-run", *UNUSED, "--set", "policy.model=./runs/modl"),
+            "'./runs/modl' is not a folder here",
+        ),
         (("train", LOCAL, "--dry-run", "--set", "train.stepz=3"), "did you mean 'train.steps'?"),
         (
             ("train", "configs/verl_ppo.yaml", "--dry-run", "--set", f"policy.model={MISSING}"),
