@@ -11,6 +11,9 @@ cost is subtracted from the turn that asks it.
 it removes the noise of a question's answer, and of a plan's outcome, which is many times a question's value. It also subtracts a baseline,
 the expected gain of a random question.
 
+With a low `decay`, a turn is credited with its own reward only. An invalid turn is an exception: it changes no knowledge, so alone it would cost
+nothing, however often it ends the dialogue. It is credited with all that follows.
+
 Trainers give all tokens of a dialogue one advantage. Here, the tokens of a turn get their turn's advantage, computed from the same dialogues
 and the rewards of another training reward (`of`).
 """
@@ -38,10 +41,15 @@ _EPSILON = 1e-4  # added to the standard deviation, as in TRL
 
 @dataclass(frozen=True, slots=True)
 class TurnRewards:
-    """Group of a dialogue, and the rewards of its policy turns; no turns if it failed."""
+    """Group of a dialogue, and the rewards of its policy turns; no turns if it failed.
+
+    Attributes:
+        decays: discount of later rewards for each turn.
+    """
 
     group: str
     turns: list[float]
+    decays: list[float]
 
 
 class TurnCredit(Priced):
@@ -50,7 +58,7 @@ class TurnCredit(Priced):
     Args:
         price: question cost as for `Priced`, subtracted from the turn that asks.
         decay: discount per turn of later turns' rewards. 1: shaping is only a baseline, and the expected gradient is unchanged; 0: a
-            question is credited with the value of its answer only.
+            question is credited with the value of its answer only. An invalid turn has 1.
         of: name of the training reward that gives the dialogues' rewards.
         of_args: arguments of that training reward; None: none.
     """
@@ -83,7 +91,7 @@ class TurnCredit(Priced):
     def __call__(self, dialogues: Sequence[Dialogue], step: int) -> StepRewards:
         rewards = self.of(dialogues, step).rewards
         turns = self.turn_rewards(dialogues, rewards)
-        return StepRewards(rewards, turn_advantages(turns, self.decay, self.config.train.scale_rewards))
+        return StepRewards(rewards, turn_advantages(turns, self.config.train.scale_rewards))
 
     def check(self) -> None:
         super().check()
@@ -102,13 +110,19 @@ class TurnCredit(Priced):
     def turn_rewards(self, dialogues: Sequence[Dialogue], rewards: Sequence[float | None]) -> list[TurnRewards]:
         """Returns the rewards of the policy's turns in a step's dialogues of these rewards."""
         return [
-            TurnRewards(d.group, [] if reward is None else self.turns(d, reward))
+            TurnRewards(d.group, [], [])
+            if reward is None
+            else TurnRewards(d.group, self.turns(d, reward), self.decays(d))
             for d, reward in zip(dialogues, rewards, strict=True)
         ]
 
     def values(self, dialogue: Dialogue) -> list[float]:
         """Returns the potential before each of the policy's turns: the state value."""
         return measured(environment_class(self.config.environment)).state_values(dialogue)
+
+    def decays(self, dialogue: Dialogue) -> list[float]:
+        """Returns the discount of later rewards for each of the policy's turns."""
+        return [self.decay if turn.error is None else 1.0 for turn in dialogue.turns if turn.role == "policy"]
 
     def turns(self, dialogue: Dialogue, reward: float) -> list[float]:
         """Returns the rewards of the policy's turns in a dialogue of this reward."""
@@ -121,7 +135,7 @@ class TurnCredit(Priced):
         gains = measured(environment_class(self.config.environment)).expected_gains(dialogue)
         if not self._outcome:
             gains = [*gains[:-1], *(replace(last, expected=None) for last in gains[-1:])]
-        return expected_rewards(rewards, costs, gains, self.decay)
+        return expected_rewards(rewards, costs, gains, self.decays(dialogue))
 
 
 class ExpectedCredit(TurnCredit):
@@ -149,7 +163,7 @@ def shaped(reward: float, values: Sequence[float], costs: Sequence[float] = ()) 
 
 
 def expected_rewards(
-    rewards: Sequence[float], costs: Sequence[float], gains: Sequence[Gain], decay: float
+    rewards: Sequence[float], costs: Sequence[float], gains: Sequence[Gain], decays: Sequence[float]
 ) -> list[float]:
     """Returns `shaped` rewards replaced by their expectations, with each turn's baseline subtracted from its return."""
     expected = [
@@ -157,29 +171,32 @@ def expected_rewards(
         for reward, cost, gain in zip(rewards, costs, gains, strict=True)
     ]
     baselines = [*(gain.baseline for gain in gains), 0.0]
-    return [reward - now + decay * then for reward, (now, then) in zip(expected, pairwise(baselines), strict=True)]
+    return [
+        reward - now + decay * then
+        for reward, (now, then), decay in zip(expected, pairwise(baselines), decays, strict=True)
+    ]
 
 
-def returns(turns: Sequence[float], decay: float = 1.0) -> list[float]:
-    """Returns each turn's return: its reward plus the later ones, discounted by `decay` per turn.
+def returns(turns: Sequence[float], decays: Sequence[float]) -> list[float]:
+    """Returns each turn's return: its reward plus the later ones, discounted by its decay and those of the turns between.
 
-    With decay 1 this is the dialogue's reward minus the state value before the turn.
+    With decays of 1 this is the dialogue's reward minus the state value before the turn.
     """
     out: list[float] = []
     following = 0.0
-    for reward in reversed(turns):
+    for reward, decay in zip(reversed(turns), reversed(decays), strict=True):
         following = reward + decay * following
         out.append(following)
     return out[::-1]
 
 
-def turn_advantages(dialogues: Sequence[TurnRewards], decay: float = 1.0, scale: bool = True) -> list[list[float]]:
+def turn_advantages(dialogues: Sequence[TurnRewards], scale: bool = True) -> list[list[float]]:
     """Returns the advantages of the policy turns, one list per dialogue; empty for a failed one.
 
     The baseline is the group's mean return of the first turns. The standard deviation weighs dialogues equally, since the number of turns
     is the policy's choice: weighing turns equally would let long dialogues dominate. With a constant state value this is GRPO's advantage.
     """
-    all_returns = [returns(dialogue.turns, decay) for dialogue in dialogues]
+    all_returns = [returns(dialogue.turns, dialogue.decays) for dialogue in dialogues]
     groups: dict[str, list[int]] = defaultdict(list)
     for index, (dialogue, sums) in enumerate(zip(dialogues, all_returns, strict=True)):
         if sums:

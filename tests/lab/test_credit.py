@@ -39,15 +39,16 @@ def turns_of(config: Config, dialogue: Dialogue, reward: float) -> list[float]:
     return made.turns(dialogue, reward)
 
 
-def paid(group: str, reward: float | None, values: list[float]) -> TurnRewards:
-    return TurnRewards(group, [] if reward is None else shaped(reward, values))
+def paid(group: str, reward: float | None, values: list[float], decay: float = 1.0) -> TurnRewards:
+    turns = [] if reward is None else shaped(reward, values)
+    return TurnRewards(group, turns, [decay] * len(turns))
 
 
 @settings(max_examples=50, deadline=None)
 @given(_SHARE, _VALUES)
 def test_turn_credits_sum_to_reward_minus_known_value(reward: float, values: list[float]) -> None:
-    assert returns(shaped(reward, values)) == pytest.approx([reward - before for before in values])
-    alone = returns(shaped(reward, values), decay=0)
+    assert returns(shaped(reward, values), [1.0] * len(values)) == pytest.approx([reward - before for before in values])
+    alone = returns(shaped(reward, values), [0.0] * len(values))
     assert alone == pytest.approx([after - before for before, after in zip(values, [*values[1:], reward], strict=True)])
     assert sum(alone) == pytest.approx(reward - values[0])
 
@@ -71,15 +72,15 @@ def test_question_cost_is_subtracted_from_its_turn() -> None:
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.none() | _SHARE, _VALUES), min_size=1, max_size=8), _SHARE)
 def test_group_baseline_excludes_failed_dialogues(rows: list[Any], decay: float) -> None:
-    group = [paid("a", *row) for row in rows]
-    found = turn_advantages(group, decay, scale=False)
+    group = [paid("a", *row, decay) for row in rows]
+    found = turn_advantages(group, scale=False)
     assert [len(each) for each in found] == [0 if reward is None else len(values) for reward, values in rows]
     assert sum(each[0] for each in found if each) == pytest.approx(0, abs=1e-9)
-    among_others = turn_advantages([paid("b", 1.0, [0.0]), *group, paid("b", 0.0, [0.3])], decay, scale=False)
+    among_others = turn_advantages([paid("b", 1.0, [0.0]), *group, paid("b", 0.0, [0.3])], scale=False)
     assert among_others[1:-1] == found
     assume(sum(reward is not None for reward, _ in rows) > 1)
     played = [each for each in group if each.turns]
-    assert turn_advantages(played, decay, scale=False) == [each for each in found if each]
+    assert turn_advantages(played, scale=False) == [each for each in found if each]
 
 
 def test_where_there_is_nothing_to_compare_there_is_no_advantage() -> None:
@@ -197,12 +198,35 @@ def test_plan_credit_is_expected_not_realised_score(seed: int, plan: list[int]) 
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(st.tuples(_SHARE, _SHARE), min_size=1, max_size=6), _SHARE)
-def test_credit_subtracts_the_baseline_of_each_turn(rows: list[tuple[float, float]], decay: float) -> None:
-    turns, usual = map(list, zip(*rows, strict=True))
-    less = [earned - each for earned, each in zip(returns(turns, decay), usual, strict=True)]
+@given(st.lists(st.tuples(_SHARE, _SHARE, _SHARE), min_size=1, max_size=6))
+def test_credit_subtracts_the_baseline_of_each_turn(rows: list[tuple[float, float, float]]) -> None:
+    turns, usual, decays = map(list, zip(*rows, strict=True))
+    less = [earned - each for earned, each in zip(returns(turns, decays), usual, strict=True)]
     gains = [Gain(None, each) for each in usual]
-    assert returns(expected_rewards(turns, [0.0] * len(turns), gains, decay), decay) == pytest.approx(less)
+    assert returns(expected_rewards(turns, [0.0] * len(turns), gains, decays), decays) == pytest.approx(less)
+
+
+@pytest.mark.parametrize("kind", ["turn_credit", "expected_credit"])
+def test_invalid_turn_is_credited_with_what_follows_at_any_decay(kind: str) -> None:
+    """A repaired plan costs an invalid turn nothing, a failure costs it the game; a valid question is credited with its answer only."""
+    config = parse_config(
+        {"game": {"n": 3, "scales": False, "p_observed_2": 1.0, "hardness": 0}},
+        [f"train={{reward: {kind}, reward_args: {{decay: 0}}, scale_rewards: false}}"],
+    )
+    credit = make_training_reward(config)
+    (game,) = generate_games(1, config.game, 5)
+    pair = next((r, p) for r in range(3) for p in range(3) if not game.mask(0)[r][p])
+    repaired, failed = answered(game, [pair]), answered(game, [pair])
+    invalid = Turn("[propose]", 0, "policy", error="no plan")
+    repaired.turns.insert(-1, invalid)
+    failed.turns[-1:] = [invalid, replace(invalid)]
+    repaired.reward, failed.reward, failed.stop_reason = 1.0, 0.0, StopReason.POLICY_ERRORS
+    advantages = credit([repaired, failed], 0).advantages
+    assert advantages is not None
+    (question, fine, plan), (question_too, lost, last) = advantages
+    assert question == pytest.approx(question_too)
+    assert (fine, lost) == (pytest.approx(plan), pytest.approx(last))
+    assert last < plan - 0.4
 
 
 def test_expected_credit_equals_realised_credit_on_average() -> None:
