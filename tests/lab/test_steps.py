@@ -69,13 +69,14 @@ def test_lab_run_plans_an_experiment_and_its_arms(folder: str, monkeypatch: Any,
     monkeypatch.chdir(ROOT)
     with pytest.raises(SystemExit) as end:
         cli.main(["lab", "run", folder, "--dry-run"])
-    (arms,) = (shlex.split(line) for line in capsys.readouterr().out.splitlines() if " lab arms " in line)
+    steps = [shlex.split(line) for line in capsys.readouterr().out.splitlines() if " lab arms " in line]
     manifest, contrasts = load_manifest(Path(folder, "experiment.yaml"))
-    assert end.value.code == 0 and manifest.treatment in arms and contrasts.contrasts
-    settings = [word for flag, word in pairwise(arms) if flag == "--set"]
-    for arm in (word for flag, word in pairwise(arms) if flag == "--arm"):
-        changed = [f"{key}={json.dumps(value)}" for key, value in manifest.arms[arm].items()]
-        check_training(load_config(arms[3], [*settings, *changed]))
+    assert end.value.code == 0 and manifest.treatment in steps[0] and contrasts.contrasts
+    for step in steps:
+        settings = [word for flag, word in pairwise(step) if flag == "--set"]
+        for arm in (word for flag, word in pairwise(step) if flag == "--arm"):
+            changed = [f"{key}={json.dumps(value)}" for key, value in manifest.arms[arm].items()]
+            check_training(load_config(step[3], [*settings, *changed]))
 
 
 @pytest.mark.parametrize("folder", [folder for folder, lines in PLANS.items() if " lab results " in lines[-1]])
