@@ -11,8 +11,8 @@ cost is subtracted from the turn that asks it.
 it removes the noise of a question's answer, and of a plan's outcome, which is many times a question's value. It also subtracts a baseline,
 the expected gain of a random question.
 
-With a low `decay`, a turn is credited with its own reward only. An invalid turn is an exception: it changes no knowledge, so alone it would cost
-nothing, however often it ends the dialogue. It is credited with all that follows.
+With a low `decay`, a turn is credited with its own reward only. An invalid turn, which the game refuses, is an exception: it changes no
+knowledge, so alone it would cost nothing, however often it ends the dialogue. It is credited with all that follows.
 
 Trainers give all tokens of a dialogue one advantage. Here, the tokens of a turn get their turn's advantage, computed from the same dialogues
 and the rewards of another training reward (`of`).
@@ -110,9 +110,7 @@ class TurnCredit(Priced):
     def turn_rewards(self, dialogues: Sequence[Dialogue], rewards: Sequence[float | None]) -> list[TurnRewards]:
         """Returns the rewards of the policy's turns in a step's dialogues of these rewards."""
         return [
-            TurnRewards(d.group, [], [])
-            if reward is None
-            else TurnRewards(d.group, self.turns(d, reward), self.decays(d))
+            TurnRewards(d.group, [], []) if reward is None else self.turns(d, reward)
             for d, reward in zip(dialogues, rewards, strict=True)
         ]
 
@@ -120,22 +118,19 @@ class TurnCredit(Priced):
         """Returns the potential before each of the policy's turns: the state value."""
         return measured(environment_class(self.config.environment)).state_values(dialogue)
 
-    def decays(self, dialogue: Dialogue) -> list[float]:
-        """Returns the discount of later rewards for each of the policy's turns."""
-        return [self.decay if turn.error is None else 1.0 for turn in dialogue.turns if turn.role == "policy"]
-
-    def turns(self, dialogue: Dialogue, reward: float) -> list[float]:
+    def turns(self, dialogue: Dialogue, reward: float) -> TurnRewards:
         """Returns the rewards of the policy's turns in a dialogue of this reward."""
         price = self.price_of(dialogue.game_id) if self._charged else 0.0
         policy_turns = [turn for turn in dialogue.turns if turn.role == "policy"]
         costs = [price if turn.questions and turn.seeking else 0.0 for turn in policy_turns]
         rewards = shaped(reward, self.values(dialogue), costs)
+        decays = [self.decay if turn.error is None else 1.0 for turn in policy_turns]
         if not self.expected:
-            return rewards
+            return TurnRewards(dialogue.group, rewards, decays)
         gains = measured(environment_class(self.config.environment)).expected_gains(dialogue)
         if not self._outcome:
             gains = [*gains[:-1], *(replace(last, expected=None) for last in gains[-1:])]
-        return expected_rewards(rewards, costs, gains, self.decays(dialogue))
+        return TurnRewards(dialogue.group, expected_rewards(rewards, costs, gains, decays), decays)
 
 
 class ExpectedCredit(TurnCredit):

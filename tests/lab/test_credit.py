@@ -36,7 +36,7 @@ _VALUES = st.lists(_SHARE, min_size=1, max_size=6)
 def turns_of(config: Config, dialogue: Dialogue, reward: float) -> list[float]:
     made = make_training_reward(config)
     assert isinstance(made, TurnCredit)
-    return made.turns(dialogue, reward)
+    return made.turns(dialogue, reward).turns
 
 
 def paid(group: str, reward: float | None, values: list[float], decay: float = 1.0) -> TurnRewards:
