@@ -58,6 +58,8 @@ def main(arguments: Sequence[str] | None = None, *, command_line: str | None = N
     arguments = sys.argv[1:] if arguments is None else arguments
     if isinstance(sys.stdout, io.TextIOWrapper):  # it is None where a shell closed it
         sys.stdout.reconfigure(errors="replace")  # a terminal that is not UTF-8 has no ±
+    if sys.stderr is None or not sys.stderr.isatty():
+        os.environ.setdefault("TQDM_MININTERVAL", "10")  # seconds; a file would fill with progress bars
     try:
         try:
             _answer(arguments, command_line, prefix)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import groupby
 from pathlib import Path
 
@@ -32,17 +34,24 @@ from slim_rl.lab.warmstart.train import (
 from tests.paths import ROOT
 
 
-def test_warmstart_by_adapters_merges_them(tmp_path: Path) -> None:
+def test_warmstart_by_adapters_merges_them_and_a_file_gets_few_progress_bars(tmp_path: Path) -> None:
     changes = [f"data.train={tmp_path}/games.jsonl", "data.num_train=4", "data.eval=null", "warmstart.lessons={}"]
     changes += [
         f"warmstart.start={ROOT}/data/warmstart",
-        "warmstart.games=32",
+        "warmstart.games=64",
         "warmstart.batch_size=2",
         "warmstart.group_size=2",
         "warmstart.order=random",
         "train.lora={r: 2}",
     ]
-    warmstart(load_config("matching_local", changes), tmp_path / "model")
+    command = ["lab", "warmstart", "matching_local", "--output", str(tmp_path / "model")]
+    done = subprocess.run(
+        [sys.executable, "-m", "slim_rl", *command, *(word for change in changes for word in ("--set", change))],
+        stderr=subprocess.PIPE, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    bars = done.stderr.count("/16 [")
+    assert 0 < bars < 8, f"16 steps draw {bars} bars"
     before, after = (
         load_file(folder / "model.safetensors") for folder in (ROOT / "data" / "warmstart", tmp_path / "model")
     )
