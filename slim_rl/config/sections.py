@@ -146,7 +146,7 @@ class TrainConfig(Section):
             "--rollout-batch-size",
             verl="data.train_batch_size",
             note="TRL counts dialogues: games_per_step × group_size, which is also slime's --global-batch-size, in self-play twice as "
-            "many; verl's mini-batch is one step: so many games, in self-play twice as many",
+            "many; verl's mini-batch is one step: this many games, twice as many in self-play",
         ),
     ] = Field(16, ge=1)
     """games of one rollout"""
@@ -223,7 +223,7 @@ class TrainConfig(Section):
             {"--eps-clip": same, "--eps-clip-high": lambda clip: round(1.4 * clip, 4)},
             "epsilon",
             f"{ACTOR}.clip_ratio {ACTOR}.clip_ratio_low {ACTOR}.clip_ratio_high",
-            "with one update a step the ratio is 1 and nothing is clipped",
+            "with one update per step the ratio is 1 and nothing is clipped",
         ),
     ] = Field(0.2, gt=0)
     """PPO's clip range around a ratio of 1; on slime the upper clip is 1.4 times as wide"""
@@ -418,6 +418,6 @@ class LogConfig(Section):
     """The dialogue log."""
 
     dir: Path = Path("logs")
-    """folder of the dialogue logs, one JSON line a dialogue; on slime it is inside the run's folder"""
+    """folder of the dialogue logs, one JSON line per dialogue; on slime it is inside the run's folder"""
     tokens: bool = False
     """also log token ids, loss masks and logprobs (20 times larger)"""

@@ -34,7 +34,7 @@ from slim_rl.lab.warmstart.train import (
 from tests.paths import ROOT
 
 
-def test_warmstart_by_adapters_merges_them_and_a_file_gets_few_progress_bars(tmp_path: Path) -> None:
+def test_adapters_are_merged_and_a_file_gets_few_progress_bars(tmp_path: Path) -> None:
     changes = [f"data.train={tmp_path}/games.jsonl", "data.num_train=4", "data.eval=null", "warmstart.lessons={}"]
     changes += [
         f"warmstart.start={ROOT}/data/warmstart",
