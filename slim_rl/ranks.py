@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from slim_rl.errors import ConfigError, SlimError
@@ -75,8 +75,11 @@ def joined_by(number: int, arguments: Sequence[str]) -> Iterator[None]:
         threading.Thread(target=_watch, args=(others, errors, done), daemon=True).start()
         try:
             yield
-            for process in others:
-                process.wait(_TIMEOUT)
+            with suppress(
+                subprocess.TimeoutExpired
+            ):  # all is written by now; on a busy machine their last seconds are long
+                for process in others:
+                    process.wait(_TIMEOUT)
         except (SlimError, ModuleNotFoundError):  # this process's own sentence; the others may have the same
             raise
         except Exception as error:

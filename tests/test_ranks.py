@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from slim_rl import ranks
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.ranks import joined_by, own_rank, run_size
 from tests.paths import ROOT
@@ -41,6 +42,14 @@ def test_other_process_gets_its_rank_and_leaves_no_trace() -> None:
         with joined_by(2, ["no further ones are started by one that is joined"]):
             pass
     assert "RANK" not in os.environ
+
+
+@pytest.mark.processes
+def test_a_process_slow_to_end_does_not_fail_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranks, "_TIMEOUT", 0.5)
+    with joined_by(2, ["lab", "incentives", "matching_offline", "--num-games", "1000000"]):
+        children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    assert children and not [child for child in children if Path("/proc", child).exists()], "it is ended"
 
 
 @pytest.mark.processes
