@@ -75,9 +75,8 @@ def joined_by(number: int, arguments: Sequence[str]) -> Iterator[None]:
         threading.Thread(target=_watch, args=(others, errors, done), daemon=True).start()
         try:
             yield
-            with suppress(
-                subprocess.TimeoutExpired
-            ):  # all is written by now; on a busy machine their last seconds are long
+            # This process has written everything. On a busy machine the others may take longer to exit; `_end` ends them.
+            with suppress(subprocess.TimeoutExpired):
                 for process in others:
                     process.wait(_TIMEOUT)
         except (SlimError, ModuleNotFoundError):  # this process's own sentence; the others may have the same
@@ -119,3 +118,4 @@ def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
             process.wait(_TIMEOUT)
         except subprocess.TimeoutExpired:
             process.kill()
+            process.wait()

@@ -34,16 +34,29 @@ from slim_rl.lab.warmstart.train import (
 from tests.paths import ROOT
 
 
-def test_adapters_are_merged_and_a_file_gets_few_progress_bars(tmp_path: Path) -> None:
+def test_warmstart_by_adapters_merges_them(tmp_path: Path) -> None:
     changes = [f"data.train={tmp_path}/games.jsonl", "data.num_train=4", "data.eval=null", "warmstart.lessons={}"]
     changes += [
         f"warmstart.start={ROOT}/data/warmstart",
-        "warmstart.games=64",
+        "warmstart.games=32",
         "warmstart.batch_size=2",
         "warmstart.group_size=2",
         "warmstart.order=random",
         "train.lora={r: 2}",
     ]
+    warmstart(load_config("matching_local", changes), tmp_path / "model")
+    before, after = (
+        load_file(folder / "model.safetensors") for folder in (ROOT / "data" / "warmstart", tmp_path / "model")
+    )
+    assert before.keys() == after.keys()
+    taught = {name for name, value in before.items() if not torch.equal(value, after[name])}
+    assert taught and all(name.endswith("_proj.weight") for name in taught), "and the embeddings are as they were"
+
+
+def test_a_log_file_gets_few_progress_bars(tmp_path: Path) -> None:
+    changes = [f"data.train={tmp_path}/games.jsonl", "data.num_train=4", "data.eval=null", "warmstart.lessons={}"]
+    changes += [f"warmstart.start={ROOT}/data/warmstart", "warmstart.games=32", "warmstart.batch_size=2"]
+    changes += ["train.processes=1"]
     command = ["lab", "warmstart", "matching_local", "--output", str(tmp_path / "model")]
     done = subprocess.run(
         [sys.executable, "-m", "slim_rl", *command, *(word for change in changes for word in ("--set", change))],
@@ -52,12 +65,6 @@ def test_adapters_are_merged_and_a_file_gets_few_progress_bars(tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     bars = done.stderr.count("/16 [")
     assert 0 < bars < 8, f"16 steps draw {bars} bars"
-    before, after = (
-        load_file(folder / "model.safetensors") for folder in (ROOT / "data" / "warmstart", tmp_path / "model")
-    )
-    assert before.keys() == after.keys()
-    taught = {name for name, value in before.items() if not torch.equal(value, after[name])}
-    assert taught and all(name.endswith("_proj.weight") for name in taught), "and the embeddings are as they were"
 
 
 def test_a_demonstration_that_failed_is_refused_with_its_failure(
