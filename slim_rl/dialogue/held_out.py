@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -34,6 +35,7 @@ def play_held_out(
     max_live: int | None = None,
     earlier: Iterable[Dialogue] | None = None,
     title: str = "held-out games",
+    run: Callable[..., Any] = asyncio.run,
 ) -> list[Dialogue]:
     """Plays each row and returns the dialogues, those of an earlier try included.
 
@@ -45,6 +47,7 @@ def play_held_out(
         policy: function from a dialogue's spec to its player (an intervention); None: the worker's policy.
         earlier: dialogues played before; None: those in `log`.
         title: title of the progress bar.
+        run: function that runs a coroutine on an event loop; by default on one of its own.
 
     Raises:
         SlimError: the partner takes no more games (its endpoint is down, or its budget spent). Finished dialogues are logged.
@@ -68,7 +71,7 @@ def play_held_out(
             unit="dialogue",
             disable=None if own_rank() == 0 else True,
         ) as bar:
-            asyncio.run(worker.play_all(left, policy=policy, max_live=max_live, done=keep))
+            run(worker.play_all(left, policy=policy, max_live=max_live, done=keep))
     if worker.stopped:
         raise SlimError(f"{worker.stopped} Finished dialogues are in {log}; the same command plays the rest.")
     return [done[name] for spec in specs for name in worker.ids(spec) if name in done]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from io import StringIO
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -26,9 +28,11 @@ from slim_rl.backends.trl import run as local
 from slim_rl.backends.trl.callbacks import last_whole_checkpoint
 from slim_rl.config import Config
 from slim_rl.dialogue.log import read_log
+from slim_rl.dialogue.record import Turn
 from slim_rl.dialogue.tracked import batch_metrics
 from slim_rl.errors import ConfigError, DataError, SlimError, SlimWarning
 from slim_rl.files import write_atomically
+from slim_rl.games.matching.partners.scripted import ShyPartner
 from slim_rl.lab.warmstart.train import warmstart
 from slim_rl.policies.transformers import load_model, save_model
 from tests.backends.test_trl import make_config, weights
@@ -38,6 +42,26 @@ from tests.paths import ROOT
 
 def everything(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+class Noted(ShyPartner):
+    """A shy partner that notes the event loops it answers in."""
+
+    loops: ClassVar[list[asyncio.AbstractEventLoop]] = []
+
+    async def act(self, view: Any) -> Turn:
+        self.loops.append(asyncio.get_running_loop())
+        return await super().act(view)
+
+
+def test_a_run_has_one_event_loop(folder: Path) -> None:
+    noted = f"partner.kind={__name__}.Noted"
+    config = make_config(folder, "loops", "train.steps=2", "train.eval_games=2", noted)
+    result = local.train(config)
+    played = [*result.before, *read_log(config.log.dir / "loops" / "train.jsonl"), *result.after]
+    assert {dialogue.step for dialogue in played} == {0, 1, 2}
+    assert len(Noted.loops) == sum(turn.role == "partner" for dialogue in played for turn in dialogue.turns)
+    assert len(set(map(id, Noted.loops))) == 1
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -31,12 +31,21 @@ from slim_rl.seeds import seed_of
 
 
 class Rollouts:
-    """Plays the dialogues of one step. TRL's `rollout_func`: `prompts` are row names, each repeated group_size times."""
+    """Plays the dialogues of one step. TRL's `rollout_func`: `prompts` are row names, each repeated group_size times.
+
+    Args:
+        run: function that runs a coroutine on an event loop; by default each step has one of its own.
+    """
 
     def __init__(
-        self, worker: RolloutWorker, policy: TransformersPolicy, rows: Sequence[GameRow], log: DialogueLog
+        self,
+        worker: RolloutWorker,
+        policy: TransformersPolicy,
+        rows: Sequence[GameRow],
+        log: DialogueLog,
+        run: Callable[..., Any] = asyncio.run,
     ) -> None:
-        self.worker, self.policy, self.log = worker, policy, log
+        self.worker, self.policy, self.log, self.run = worker, policy, log, run
         self.config = worker.config
         self.rows = {row.name: row for row in rows}
         self.metrics: dict[str, float] = {}
@@ -105,7 +114,7 @@ class Rollouts:
             seen[name] += 1
             specs.setdefault(spec.id, spec)
             wanted.append(f"{spec.id}/{name.rpartition('/')[2]}" if self.worker.selfplay else spec.id)
-        results = asyncio.run(self.worker.play_all(list(specs.values())))
+        results = self.run(self.worker.play_all(list(specs.values())))
         played = {dialogue.id: dialogue for dialogues in results for dialogue in dialogues}
         return [played[id] for id in wanted]
 

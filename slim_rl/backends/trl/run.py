@@ -18,7 +18,8 @@ torchrun rank 0 alone prints and saves.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -88,12 +89,13 @@ def train(config: Config, fresh: bool = False) -> Result:
     if config.train.lora:
         check_adapters(policy.model, config.train.lora.target_modules)
     worker = RolloutWorker(config, chat, policy)
-    with ExitStack() as stack:
+    # One event loop for all steps: connections to the partner stay open, and its rate limits carry over from step to step.
+    with asyncio.Runner() as runner, ExitStack() as stack:
         with arguments.main_process_first(local=False):
             if rank == 0:
                 stack.enter_context(folder.working(fresh))
             worker.keep_spend(folder.path)
-        return _train(folder, worker, policy, chat, rows, held_out, rank)
+        return _train(folder, worker, policy, chat, rows, held_out, rank, runner.run)
 
 
 def _train(
@@ -104,6 +106,7 @@ def _train(
     rows: Sequence[GameRow],
     held_out: Sequence[GameRow],
     rank: int,
+    run: Callable[..., Any],
 ) -> Result:
     config, model_dir = folder.config, folder.path / "model"
 
@@ -121,7 +124,8 @@ def _train(
         mine = held_out[rank::number]
         stopped, played = "", list[Dialogue]()
         try:
-            played = play_held_out(worker, mine, path, step=step, earlier=earlier, title=f"held-out games{share}")
+            title = f"held-out games{share}"
+            played = play_held_out(worker, mine, path, step=step, earlier=earlier, title=title, run=run)
         except SlimError as error:
             if not worker.stopped:
                 raise
@@ -151,7 +155,7 @@ def _train(
     if step < config.train.steps:
         name = "train.jsonl" if rank == 0 else f"train-{rank}.jsonl"
         with DialogueLog(folder.logs / name, from_step=step, tokens=config.log.tokens) as log:
-            rollouts = Rollouts(worker, policy, rows, log)
+            rollouts = Rollouts(worker, policy, rows, log, run)
             trainer = make_trainer(config, policy.model, chat.tokenizer, rollouts, folder.path)
             trainer.add_callback(HeldOut(evaluate, trainer.log))
             try:
