@@ -234,6 +234,24 @@ def test_lora_trains_adapters_and_saves_a_whole_model(folder) -> None:
     assert all(torch.equal(trained[name], again[name]) for name in trained)
 
 
+def test_recomputed_activations_train_the_same_adapters(folder) -> None:
+    stored, recomputed = (
+        weights(
+            local.train(
+                make_config(
+                    folder,
+                    f"recomputed-{recomputes}",
+                    "train.lora={r: 2, alpha: 4}",
+                    "train.steps=2",
+                    f"train.gradient_checkpointing={recomputes}",
+                )
+            )
+        )
+        for recomputes in ("false", "true")
+    )
+    assert all(torch.allclose(stored[name], recomputed[name], atol=1e-5) for name in stored)
+
+
 def test_a_batch_that_does_not_divide_is_refused(folder) -> None:
     with pytest.raises(SlimError, match="micro_batch"):
         grpo_arguments(make_config(folder, "uneven", "train.micro_batch=3"), folder)

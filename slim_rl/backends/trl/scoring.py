@@ -30,7 +30,7 @@ def suits(model: PreTrainedModel) -> bool:
     config = model.config.get_text_config(decoder=True)
     rescaled = any(getattr(config, name, None) is not None for name in _RESCALED)
     frozen = not any(weight.requires_grad for weight in model.get_output_embeddings().parameters())
-    return frozen and TurnCache.suits(model) and not rescaled and not getattr(model, "is_gradient_checkpointing", False)
+    return frozen and TurnCache.suits(model) and not rescaled
 
 
 def add_scoring(model: PreTrainedModel, temperature: float) -> None:

@@ -104,7 +104,8 @@ class TrimmedGRPOTrainer(GRPOTrainer):
         """Has `scoring` compute log-probabilities from now on, if it suits the model; adapters' reference is the model itself."""
         model = self.accelerator.unwrap_model(self.model)
         bare = model.get_base_model() if hasattr(model, "get_base_model") else model
-        self.shares_prompts = suits(bare)
+        # Where activations are recomputed there is no cache to keep a prompt's states in.
+        self.shares_prompts = suits(bare) and not self.args.gradient_checkpointing
         if self.shares_prompts:
             add_scoring(bare, self.temperature)
 
