@@ -18,6 +18,7 @@ __all__ = ["game", "make_dialogue"]  # fixtures for every folder
 settings.register_profile("any machine", deadline=None)  # a busy one is slow, not wrong
 settings.load_profile("any machine")
 
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # the same tests on every machine
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")

@@ -263,6 +263,9 @@ def load_model(config: PolicyConfig) -> tuple[PreTrainedModel, Any]:
             module, torch.nn.Embedding
         ):  # padding is masked, and where it is a turn's end too that token is to learn
             module.padding_idx = None
+    if device == "cuda":
+        # With a mask its gradients are NaN at some lengths on H100 and H200, from torch 2.11 on (pytorch issue 196678).
+        torch.backends.cuda.enable_cudnn_sdp(False)
     model = model.to(device)
     share_keys(model)
     # torch copies a frozen weight for every row of an input that is not contiguous, as hidden states of a turn's last tokens are.

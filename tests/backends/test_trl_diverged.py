@@ -60,14 +60,15 @@ def test_a_weight_that_no_token_meets_is_looked_at_too(folder: Path) -> None:
         trainer.check_finite()
 
 
-def test_a_broken_model_is_not_sampled_from(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("top_p", [1.0, 0.9])
+def test_a_broken_model_is_not_sampled_from(folder: Path, tmp_path: Path, top_p: float) -> None:
     config = make_config(folder, "broken")
     model, tokenizer = load_model(config.policy)
     with torch.no_grad():
         model.get_input_embeddings().weight.fill_(float("nan"))
     model.save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
-    broken = make_config(folder, "broken", f"policy.model={tmp_path}/model")
+    broken = make_config(folder, "broken", f"policy.model={tmp_path}/model", f"policy.top_p={top_p}")
     policy, chat = load_policy(broken.policy)
     worker = local.RolloutWorker(broken, chat, policy)
     rows = local.load_rows(broken, "eval")

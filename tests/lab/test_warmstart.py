@@ -20,7 +20,7 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.partner import PartnerFailure
 from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
-from slim_rl.errors import ConfigError
+from slim_rl.errors import ConfigError, Diverged
 from slim_rl.games.matching.partners.scripted import ScriptedPartner
 from slim_rl.lab.warmstart.batches import in_random_order, scored_batch
 from slim_rl.lab.warmstart.train import (
@@ -51,6 +51,15 @@ def test_warmstart_by_adapters_merges_them(tmp_path: Path) -> None:
     assert before.keys() == after.keys()
     taught = {name for name, value in before.items() if not torch.equal(value, after[name])}
     assert taught and all(name.endswith("_proj.weight") for name in taught), "and the embeddings are as they were"
+
+
+@pytest.mark.parametrize("how", [["train.lora={r: 2}"], []])
+def test_a_warm_start_that_diverges_writes_nothing(tmp_path: Path, how: list[str]) -> None:
+    changes = [f"data.train={tmp_path}/games.jsonl", "data.num_train=4", "data.eval=null", "warmstart.lessons={}"]
+    changes += [f"warmstart.start={ROOT}/data/warmstart", "warmstart.games=8", "warmstart.batch_size=2", *how]
+    with pytest.raises(Diverged, match=r"is not a finite number\. .* Lower warmstart\.learning_rate \(1e\+30\)"):
+        warmstart(load_config("matching_local", [*changes, "warmstart.learning_rate=1e30"]), tmp_path / "model")
+    assert not (tmp_path / "model").exists()
 
 
 def test_a_log_file_gets_few_progress_bars(tmp_path: Path) -> None:

@@ -9,37 +9,34 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from torch.nn.utils import get_total_norm
 from transformers import PrinterCallback
 from transformers.integrations import TensorBoardCallback
 from trl import GRPOTrainer
 
 from slim_rl.backends.trl.arguments import grpo_arguments
 from slim_rl.backends.trl.callbacks import ROOM, MarkWhole, StepLine, is_whole
+from slim_rl.backends.trl.finite import FiniteSteps
 from slim_rl.backends.trl.micro_batches import IDLE, by_length, mark_idle, trim, without_rounding
 from slim_rl.backends.trl.rollouts import Rollouts
 from slim_rl.backends.trl.scoring import add_scoring, suits
 from slim_rl.backends.trl.trackers import name_measures
 from slim_rl.config import Config
-from slim_rl.errors import Diverged
 from slim_rl.files import disk_errors
 from slim_rl.policies.lora import lora_config
 
 GAME_REWARD = "game_reward"  # the game's reward among TRL's metrics, where TRL's own `reward` is another
-_PROBE = 8  # tokens, any that every vocabulary has
 
 # accelerate calls the CPU of several processes cpu:0, where torch.load finds no place to put a checkpoint's tensors.
 torch.serialization.register_package(0, lambda _: None, lambda storage, place: storage if place == "cpu:0" else None)
 
 
-class TrimmedGRPOTrainer(GRPOTrainer):
+class TrimmedGRPOTrainer(FiniteSteps, GRPOTrainer):
     """TRL's trainer without what changes nothing. Dialogues of like length share a micro-batch, computed at its own longest; and where
     there is no KL and no entropy bonus those without an advantage (their whole group earned the same) are not computed at all. Same loss, same gradient:
     every micro-batch of a step counts towards the same update.
     """
 
     _buffered_inputs: list[dict[str, Any]] | None  # TRL's: the step's micro-batches
-    _finite: bool | torch.Tensor = True  # whether all of the step's losses are
     turn_advantages: Callable[[int, Any], torch.Tensor | None] | None = None  # of a training reward that gives some
     shares_prompts = False  # whether `scoring` computes the log-probabilities
     _scored: torch.Tensor | None = (
@@ -108,30 +105,6 @@ class TrimmedGRPOTrainer(GRPOTrainer):
         self.shares_prompts = suits(bare) and not self.args.gradient_checkpointing
         if self.shares_prompts:
             add_scoring(bare, self.temperature)
-
-    def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        loss: torch.Tensor = super().training_step(*args, **kwargs)
-        self._finite = loss.isfinite() & self._finite
-        return loss
-
-    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
-        """Checks the gradient before the update: one that is not finite would break every weight."""
-        norm = super()._get_grad_norm(model, grad_norm)
-        finite = torch.as_tensor(norm, device=self.accelerator.device).isfinite() & self._finite
-        self._finite = True
-        if not self.accelerator.gather(finite.reshape(1)).all():  # type: ignore[no-untyped-call]
-            raise Diverged(f"The loss or the gradient of step {self.state.global_step} is not a finite number.")
-        return norm
-
-    @torch.no_grad()
-    def check_finite(self) -> None:
-        """Raises Diverged if the weights' norm or the model's logits are not finite."""
-        model = self.accelerator.unwrap_model(self.model)
-        was_training = model.training
-        output = model.eval()(input_ids=torch.arange(_PROBE, device=model.device)[None], use_cache=False)
-        model.train(was_training)
-        if not (get_total_norm(model.parameters()).isfinite() and output.logits.isfinite().all()):
-            raise Diverged(f"What the model computes after step {self.state.global_step} is not a finite number.")
 
     def save_now(self) -> None:
         """Saves the steps trained so far, between two steps and as TRL does after one."""

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from transformers import Trainer
+
+from slim_rl.backends.trl.finite import FiniteSteps
 
 
-class ScoringTrainer(Trainer):
+class ScoringTrainer(FiniteSteps):
     """Trainer of adapters: dialogues of one game read its prompt once, and the output layer sees only what is learned."""
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *_: Any, **__: Any) -> torch.Tensor:  # type: ignore[override]

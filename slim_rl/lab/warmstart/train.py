@@ -26,8 +26,9 @@ import torch
 from datasets import Dataset
 from peft import get_peft_model
 from tqdm import tqdm
-from transformers import DataCollatorForSeq2Seq, Qwen3Config, Qwen3ForCausalLM, Trainer, TrainingArguments
+from transformers import DataCollatorForSeq2Seq, Qwen3Config, Qwen3ForCausalLM, TrainingArguments
 
+from slim_rl.backends.trl.finite import FiniteSteps
 from slim_rl.backends.trl.scoring import add_scoring, suits
 from slim_rl.config import Config, Limits
 from slim_rl.config.sections import WarmstartConfig
@@ -38,7 +39,7 @@ from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import DialogueSpec, RolloutWorker
 from slim_rl.environment import as_dict, environment_class
-from slim_rl.errors import ConfigError
+from slim_rl.errors import ConfigError, Diverged
 from slim_rl.lab.warmstart.batches import ScoringTrainer, in_random_order, scored_batch
 from slim_rl.lab.warmstart.optimizer import MuonWithAdamW
 from slim_rl.lab.warmstart.tokenizer import train_tokenizer
@@ -61,6 +62,7 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
     Raises:
         DataError: `output` holds other files than a model, or the disk is full.
         ConfigError: the game has no demonstrations, or a limit cuts them.
+        Diverged: a loss, a gradient or a weight is not a finite number; nothing is written.
     """
     check_model_folder(output)
     settings, curriculum = config.warmstart, _curriculum(config)
@@ -96,7 +98,7 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
             model = tiny_qwen3(len(tokenizer), settings.hidden_size, settings.layers, tokenizer)
         optimizer: torch.optim.Optimizer
         collate: Callable[[Any], Any] = DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=-100)
-        kind = Trainer
+        kind = FiniteSteps
         if settings.start and config.train.lora:
             model = get_peft_model(model, lora_config(config.train.lora))
             if suits(model.get_base_model()):
@@ -119,7 +121,13 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
             data_collator=collate,
             optimizers=(optimizer, None),
         )
-        trainer.train()
+        try:
+            trainer.train()
+            trainer.check_finite()
+        except Diverged as gone:
+            raise Diverged(
+                f"The warm start stops. {gone} Nothing of it is saved. Lower warmstart.learning_rate ({settings.learning_rate:g})."
+            ) from None
         if trainer.is_world_process_zero():
             # Half the size on disk; runs load it as float32.
             save_model(trainer.accelerator.unwrap_model(trainer.model).to(torch.bfloat16), tokenizer, output)

@@ -34,5 +34,6 @@ class TopP:
             if looked_at == vocabulary or not stays[:, -1].any():
                 break
             looked_at = min(32 * looked_at, vocabulary)
-        least = top.gather(1, stays.sum(-1, keepdim=True) - 1)
+        # None stays where probabilities are not finite; on a GPU an index of -1 would end the process's use of it.
+        least = top.gather(1, stays.sum(-1, keepdim=True).clamp(min=1) - 1)
         return logits.masked_fill(probabilities < least, -torch.inf)
