@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
 
 pytest.importorskip("trl")
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from trl import GRPOTrainer
 
+from slim_rl.backends.trl import scoring
 from slim_rl.backends.trl.micro_batches import by_length, mark_idle, trim
 from tests.backends.test_trl import batch, make_config, make_rollouts
 
@@ -154,8 +159,9 @@ def test_the_reference_of_the_kl_is_what_trl_computes(folder) -> None:
     assert torch.allclose(inputs["ref_per_token_logps"][said], whole[said], atol=1e-4)
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_shared_prompts_leave_loss_and_gradient_equal(folder, temperature: float) -> None:
+@pytest.mark.parametrize(("temperature", "cost"), [(1.0, 10_000), (0.7, 0)])
+def test_shared_prompts_leave_loss_and_gradient_equal(folder, temperature: float, cost: int, monkeypatch) -> None:
+    monkeypatch.setattr(scoring, "_PASS_CPU", cost)
     assert not make_rollouts(make_config(folder, "not shared"), folder)[0].shares_prompts, "all weights are trained"
     changes = "train.lora={r: 2}", f"policy.temperature={temperature}"
     trainer, _ = make_rollouts(make_config(folder, f"shared{temperature}", *changes), folder)
@@ -182,3 +188,19 @@ def test_shared_prompts_leave_loss_and_gradient_equal(folder, temperature: float
         torch.testing.assert_close(found, other, rtol=1e-4, atol=1e-5)
     rows, tokens = inputs["prompt_ids"].shape
     assert sizes[0] == rows // 4 * tokens, "a prompt is read once per group of four"
+    completions = inputs["completion_mask"].sum(1)
+    assert sum(sizes[1:]) == (completions.sum() if cost == 0 else rows * completions.max()), "padding is not computed"
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=5), st.integers(0, 80))
+def test_passes_of_like_length_are_the_least_work(lengths: list[int], cost: int) -> None:
+    def work(passes: Iterable[Sequence[int]]) -> int:
+        return sum(len(rows) * max(lengths[row] for row in rows) + cost for rows in passes)
+
+    found = scoring.of_like_length(lengths, cost)
+    assert sorted(row for rows in found for row in rows) == list(range(len(lengths)))
+    every = itertools.product(range(len(lengths)), repeat=len(lengths))
+    assert work(found) == min(
+        work([[row for row, number in enumerate(numbers) if number == each] for each in set(numbers)])
+        for numbers in every
+    )

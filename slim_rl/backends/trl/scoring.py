@@ -1,7 +1,7 @@
 """Log-probabilities of a micro-batch's completions, computed without what they do not need.
 
-    same log-probabilities, same gradients as TRL's: a prompt that several rows share is read once, and the output layer
-    sees only positions whose token is scored
+    same log-probabilities, same gradients as TRL's: a prompt that several rows share is read once, rows of unlike length are
+    computed apart, and the output layer sees only positions whose token is scored
 
 TRL 1.16 on a CPU projects every position of prompt and completion onto the vocabulary. Of a short dialogue nine tokens in ten
 are prompt, and the dialogues of a group share it.
@@ -10,6 +10,7 @@ are prompt, and the dialogues of a group share it.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from trl.kernels import ChunkedLogProbFunction
 
 from slim_rl.policies.batching.turn_cache import TurnCache
 
+_PASS_CPU, _PASS_GPU = 64, 4096  # work of a pass through the model beside that of its tokens, in tokens
 _TILE = 32768  # vocabulary entries projected at once
 _RESCALED = ("final_logit_softcapping", "logit_scale", "output_multiplier", "lm_head_multiplier", "logits_scaling")
 
@@ -67,18 +69,37 @@ def score(
     start = ids.shape[1] - scored.shape[1]
     positions = (mask.cumsum(1) - 1).clamp(min=0)
     prompts, owners = torch.unique(torch.stack((ids, mask, positions))[..., :start], dim=1, return_inverse=True)
-    cache = DynamicCache(config=model.config)
-    ends = _hidden(model, prompts[0], prompts[1], prompts[2], cache)[:, -1:]
-    for layer in cache.layers:
-        layer.keys, layer.values = layer.keys[owners], layer.values[owners]  # type: ignore[index]
-    completions = _hidden(model, ids[:, start:], mask, positions[:, start:], cache)
-    before = torch.cat((ends[owners], completions[:, :-1]), dim=1)[scored]
+    states = DynamicCache(config=model.config)
+    ends = _hidden(model, prompts[0], prompts[1], prompts[2], states)[:, -1]
+    before = ends.new_zeros(*scored.shape, ends.shape[-1])
+    before[:, 0] = ends[owners]
+    lengths = mask[:, start:].sum(1).clamp(min=1)
+    for rows in of_like_length(lengths.tolist(), _PASS_CPU if ids.device.type == "cpu" else _PASS_GPU):
+        width = int(lengths[rows].max())
+        cache = DynamicCache(config=model.config)
+        for number, layer in enumerate(states.layers):
+            cache.update(layer.keys[owners[rows]], layer.values[owners[rows]], number)  # type: ignore[index]
+        end = start + width
+        completions = _hidden(model, ids[rows, start:end], mask[rows, :end], positions[rows, start:end], cache)
+        before[rows, 1:width] = completions[:, :-1]
+    before = before[scored]
     head = model.get_output_embeddings()
     logprobs, entropies, *_ = ChunkedLogProbFunction.apply(
         before, head.weight, head.bias, ids[:, start:][scored], temperature, _TILE, None, 1.0, ("log_probs", "entropy")
     )
     # Connected to the model even where nothing is scored, so that `backward` has a gradient of zero to compute.
     return tuple(each.new_zeros(scored.shape).masked_scatter(scored, each) for each in (logprobs, entropies))  # type: ignore[return-value]
+
+
+def of_like_length(lengths: Sequence[int], cost: int) -> list[list[int]]:
+    """Returns the rows in passes with the least work: tokens, padding included, and `cost` tokens per pass."""
+    order = sorted(range(len(lengths)), key=lambda row: lengths[row])
+    least: list[tuple[int, list[list[int]]]] = [(0, [])]  # work and passes of the first rows of that order
+    for end in range(1, len(order) + 1):
+        widest = lengths[order[end - 1]]
+        work, start = min((least[start][0] + (end - start) * widest + cost, start) for start in range(end))
+        least.append((work, [*least[start][1], order[start:end]]))
+    return least[-1][1]
 
 
 def _hidden(
