@@ -38,6 +38,12 @@ def count_gpus() -> int:
     return sum(line.startswith("GPU") for line in nvidia_smi("-L").splitlines())
 
 
+def local_processes(number: int) -> int:
+    """Returns the number of a run's processes on this machine: at most one per GPU, if it has any."""
+    gpus = count_gpus()
+    return min(number, gpus) if gpus else number
+
+
 def has_nvlink() -> bool:
     """Returns True if nvidia-smi's topology shows an NVLink (NV4, NV18, …)."""
     return any(word[:2] == "NV" and word[2:].isdigit() for word in nvidia_smi("topo", "-m").split())

@@ -317,7 +317,7 @@ class TrainConfig(Section):
     threads: int = Field(1, ge=1)
     """CPU threads of one process; 1 is the most reproducible"""
     processes: int = Field(1, ge=1)
-    """processes that share a step's dialogues on one machine, without torchrun (TRL)"""
+    """processes that share a step's dialogues on one machine, without torchrun (TRL); at most one per GPU"""
     report_to: Annotated[
         tuple[Literal["tensorboard", "wandb", "mlflow", "trackio"], ...],
         named(
@@ -390,7 +390,7 @@ class WarmstartConfig(Section):
     epochs: float = Field(1, gt=0)
     """passes over the demonstrations"""
     batch_size: int = Field(8, ge=1)
-    """demonstrations per step and process"""
+    """demonstrations per step, which `train.processes` share"""
     learning_rate: float = Field(2e-3, gt=0)
     """peak learning rate"""
     warmup_steps: int | None = Field(None, ge=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slim_rl.backends.gpus import count_gpus
+from slim_rl.backends.gpus import count_gpus, local_processes
 
 
 @pytest.mark.parametrize(
@@ -13,3 +13,9 @@ from slim_rl.backends.gpus import count_gpus
 def test_as_many_as_cuda_would_see(visible: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert count_gpus() == number
+
+
+@pytest.mark.parametrize(("visible", "number"), [("", 2), ("0", 1), ("0,1,2", 2)])
+def test_a_gpu_has_one_process_of_a_run(visible: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert local_processes(2) == number

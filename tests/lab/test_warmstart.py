@@ -62,6 +62,12 @@ def test_a_warm_start_that_diverges_writes_nothing(tmp_path: Path, how: list[str
     assert not (tmp_path / "model").exists()
 
 
+def test_a_batch_that_processes_cannot_share_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    with pytest.raises(ConfigError, match=r"warmstart\.batch_size=16 does not divide among 3 processes"):
+        warmstart(load_config("matching_local"), tmp_path / "model")
+
+
 def test_a_log_file_gets_few_progress_bars(tmp_path: Path) -> None:
     changes = [f"data.train={tmp_path}/games.jsonl", "data.num_train=4", "data.eval=null", "warmstart.lessons={}"]
     changes += [f"warmstart.start={ROOT}/data/warmstart", "warmstart.games=32", "warmstart.batch_size=2"]
@@ -144,5 +150,5 @@ def test_group_size_repeats_each_game_with_other_draws(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("given", "steps"), [(None, 20), (7, 7)])
 def test_warmup_follows_steps_unless_given(given: int | None, steps: int) -> None:
     settings = load_config("matching_local", [f"warmstart.warmup_steps={given or 'null'}"]).warmstart
-    assert _warmup_steps(settings.changed(batch_size=4), 800, 1) == steps
-    assert _warmup_steps(settings.changed(batch_size=8, warmup_steps=None), 8000, 2) == 50, "as when it was fixed"
+    assert _warmup_steps(settings.changed(batch_size=4), 800) == steps
+    assert _warmup_steps(settings.changed(batch_size=16, warmup_steps=None), 8000) == 50, "as when it was fixed"

@@ -12,6 +12,7 @@ from statistics import median
 
 from slim_rl import bundled, jsonl
 from slim_rl.backends.cost import evaluation_dialogues
+from slim_rl.backends.gpus import local_processes
 from slim_rl.backends.trl.arguments import grpo_arguments, micro_batch
 from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.chat import Chat
@@ -25,7 +26,7 @@ from slim_rl.runs import configuration
 def dry_run(config: Config) -> list[str]:
     """Writes the file and returns the lines to print. Raises SlimError if the batch does not divide or writing fails."""
     file = config.output_dir / f"{config.name}.dry-run.yaml"
-    micro_batch(config, config.train.processes)
+    micro_batch(config, local_processes(config.train.processes))
     if Path(model := bundled.model(config.policy.model)).is_dir():  # as the run will: the template is tried, too
         Chat(load_tokenizer(model), config.policy.thinking)
     arguments = json.loads(grpo_arguments(config, config.run_dir).to_json_string())

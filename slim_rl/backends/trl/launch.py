@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from slim_rl.backends import Request, Result, say, say_at_the_start
 from slim_rl.backends.cost import cost_report
+from slim_rl.backends.gpus import local_processes
 from slim_rl.backends.ready import check_ready
 from slim_rl.config import Config
 from slim_rl.config.trainers import shortened
@@ -55,7 +56,7 @@ def start(request: Request) -> Result | None:
         say(
             f"{config.name}: {count(config.train.steps, 'step')} of {config.train.dialogues} dialogues; loading TRL and the model"
         )
-    with joined_by(config.train.processes, ["train", str(request.path), *changes]):
+    with joined_by(local_processes(config.train.processes), ["train", str(request.path), *changes]):
         # Here, so that the processes load the libraries at the same time, which takes seconds.
         from slim_rl.backends.trl.run import train
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from slim_rl.backends.gpus import local_processes
 from slim_rl.commands.options import ConfigFile, Overrides, Workers, check_folder
 from slim_rl.config import load_config
 from slim_rl.errors import ConfigError
@@ -26,7 +27,7 @@ def command(
         raise ConfigError(f"{output} exists. Name another folder with --output, or replace it with --overwrite.")
     changes = [argument for override in overrides or () for argument in ("--set", override)]
     arguments = ["lab", "warmstart", str(config), "--output", str(output), "--overwrite", *changes]
-    with joined_by(settings.train.processes, arguments):
+    with joined_by(local_processes(settings.train.processes), arguments):
         from slim_rl.lab.warmstart.train import warmstart  # here, so that the processes import in parallel
 
         warmstart(settings, output, workers)

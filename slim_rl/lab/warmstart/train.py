@@ -65,7 +65,11 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
         Diverged: a loss, a gradient or a weight is not a finite number; nothing is written.
     """
     check_model_folder(output)
-    settings, curriculum = config.warmstart, _curriculum(config)
+    settings, curriculum, processes = config.warmstart, _curriculum(config), run_size()
+    if settings.batch_size % processes:
+        raise ConfigError(
+            f"warmstart.batch_size={settings.batch_size} does not divide among {processes} processes; choose one that does."
+        )
     lessons = _lessons(config, curriculum)
     torch.manual_seed(config.seed)
     torch.set_num_threads(config.train.threads)
@@ -73,9 +77,9 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
         arguments = TrainingArguments(
             output_dir=scratch,
             num_train_epochs=settings.epochs,
-            per_device_train_batch_size=settings.batch_size,
+            per_device_train_batch_size=settings.batch_size // processes,
             lr_scheduler_type="cosine",
-            warmup_steps=_warmup_steps(settings, sum(count for _, count in lessons), run_size()),
+            warmup_steps=_warmup_steps(settings, sum(count for _, count in lessons)),
             logging_steps=50,
             save_strategy="no",
             report_to="none",
@@ -134,11 +138,11 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
     return output
 
 
-def _warmup_steps(settings: WarmstartConfig, demonstrations: int, processes: int) -> int:
+def _warmup_steps(settings: WarmstartConfig, demonstrations: int) -> int:
     """Returns the steps over which the learning rate rises, by default a share of all steps that are trained."""
     if settings.warmup_steps is not None:
         return settings.warmup_steps
-    steps = settings.epochs * demonstrations / (settings.batch_size * processes)
+    steps = settings.epochs * demonstrations / settings.batch_size
     return min(_WARMUP_STEPS, math.ceil(_WARMUP_SHARE * steps))
 
 
