@@ -335,7 +335,7 @@ class TrainConfig(Section):
             note="on slime activations are always recomputed",
         ),
     ] = False
-    """recompute activations instead of storing them: less memory, more time. With TRL and adapters each dialogue then reads its prompt itself."""
+    """recompute activations instead of storing them: less memory, more time (with TRL prompts are then not shared)"""
 
     @property
     def dialogues(self) -> int:

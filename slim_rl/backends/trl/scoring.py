@@ -19,7 +19,7 @@ from trl.kernels import ChunkedLogProbFunction
 
 from slim_rl.policies.batching.turn_cache import TurnCache
 
-_PASS_CPU, _PASS_GPU = 64, 4096  # work of a pass through the model beside that of its tokens, in tokens
+_PASS_CPU, _PASS_GPU = 64, 4096  # work of a pass through the model beside that of its tokens, in tokens; estimated
 _TILE = 32768  # vocabulary entries projected at once
 _RESCALED = ("final_logit_softcapping", "logit_scale", "output_multiplier", "lm_head_multiplier", "logits_scaling")
 
