@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SLIME := build/slime-env
 ADAPTERS := .venv-adapters
 OPENENV := .venv-openenv
-IN_OPENENV := tests/adapters/test_openenv.py tests/adapters/test_exchange.py
+IN_OPENENV := tests/adapters/test_openenv.py
 # The exact versions in the constraints files are for these machines; on any other, and with LOCK=no, the ranges of pyproject.toml hold.
 LOCKED := Linux x86_64 3.11 Linux x86_64 3.12 Linux x86_64 3.13
 LOCK ?= $(if $(findstring $(shell $(PYTHON) -c 'import platform as p; print(p.system(), p.machine(), p.python_version().rpartition(".")[0])'),$(LOCKED)),yes,no)
@@ -21,12 +21,12 @@ export NO_MKDOCS_2_WARNING ?= 1
 # Containers often set it. The tests start some hundred Pythons, of which each would compile slim_rl anew, and pytest the tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run run-slime test test-others test-verl test-adapters test-slime first-hour check docs format bench qwen clean hashes lock help
+.PHONY: run run-slime test test-others test-verl test-adapters test-slime first-hour check docs format bench qwen clean lock help
 
 ## train a tiny Qwen on a CPU against the shy partner, then make its report
 run: $(VENV)/local
 	$(BIN)/slim-rl train configs/matching_local.yaml
-	$(BIN)/slim-rl analyze --log-dir logs/matching_local --output-dir plots
+	$(BIN)/slim-rl analyze --log-dir runs/matching_local/logs --output-dir plots
 	@echo "Open plots/report.html in a browser; figures are in plots/. For slim-rl itself: . $(BIN)/activate"
 
 ## the same by slime, Megatron-LM and SGLang on a CPU: docs/tutorials/first-slime-run.md
@@ -52,9 +52,9 @@ test-verl: $(VENV)/dev
 test-slime: $(VENV)/dev $(SLIME)/installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/slime_cpu/test_run.py tests/slime_cpu
 
-# In environments of their own: verifiers wants another openai than verl, OpenEnv another mcp, inspect-ai an older dateutil.
+# In environments of their own: verifiers wants another openai than verl, OpenEnv another mcp.
 
-## the games in verifiers, OpenEnv and Gymnasium, exported dialogues, llama.cpp
+## the games in verifiers, OpenEnv and Gymnasium, llama.cpp
 test-adapters: $(ADAPTERS)/installed $(OPENENV)/installed
 	$(ADAPTERS)/bin/python -m pytest tests/adapters $(addprefix --ignore=,$(IN_OPENENV))
 	$(OPENENV)/bin/python -m pytest $(IN_OPENENV)
@@ -93,7 +93,7 @@ qwen: $(VENV)/local
 
 ## remove environments, runs, plots and caches
 clean:
-	rm -rf $(VENV) $(ADAPTERS) $(OPENENV) dist logs/matching_local runs plots build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(ADAPTERS) $(OPENENV) dist runs plots build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 ## list these
 help:
@@ -124,7 +124,7 @@ $(SLIME)/installed: constraints-slime.txt pyproject.toml
 
 TESTED := .[local,verl,dev]
 ADAPTED := .[local,llamacpp,dev] -e environments/slim_rl_matching -e environments/slim_rl_gymnasium
-ADAPTED_OPENENV := .[local,inspect,atif,dev] -e environments/slim_rl_openenv
+ADAPTED_OPENENV := .[local,dev] -e environments/slim_rl_openenv
 $(OPENENV)/installed: ADAPTED = $(ADAPTED_OPENENV)
 .venv-%/installed: constraints-%.txt pyproject.toml $(wildcard environments/*/pyproject.toml)
 	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
@@ -132,11 +132,6 @@ $(OPENENV)/installed: ADAPTED = $(ADAPTED_OPENENV)
 	$(@D)/bin/pip install --quiet $(call constraints,$<) "$(TORCH)"
 	$(@D)/bin/pip install --quiet $(call constraints,$<) -e $(ADAPTED)
 	@touch $@
-
-## constraints.txt with hashes of your index: requirements.hashed
-hashes:
-	mkdir -p build && $(PYTHON) -m pip install --quiet --dry-run --ignore-installed --no-deps --report build/report.json -r constraints.txt
-	$(PYTHON) scripts/hashes.py < build/report.json > build/hashed && mv build/hashed requirements.hashed
 
 ## newest versions within the ranges of pyproject.toml
 lock:

@@ -20,10 +20,10 @@ from typing import Any
 from small_games import small_games
 from transformers import AutoModelForCausalLM, ContinuousBatchingConfig, GenerationConfig
 
-from slim_rl.dialogue.policy import Policy, Sampled
+from slim_rl.dialogue.players import Policy, Sampled
 
 
-class ContinuousPolicy:
+class ContinuousPolicy(Policy):
     """Policy that samples with a started manager of continuous batching."""
 
     identity = {"engine": "continuous batching"}  # noqa: RUF012

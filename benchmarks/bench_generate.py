@@ -15,7 +15,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.games.matching.state import MatchingSettings
 
 ROUND = 2.0  # seconds
 

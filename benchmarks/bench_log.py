@@ -29,11 +29,11 @@ from slim_rl.dialogue.record import Dialogue
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.reading.masking import mask
 from slim_rl.games.matching.reading.reader import _read
-from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.games.matching.state import MatchingSettings
 from tests.backends.slime_setup import Sample, make_args
 
-from slim_rl.backends.slime import metrics  # isort: skip
 from slim_rl.backends.slime.hook import RECORD  # isort: skip
+from slim_rl.backends.slime.log import log_rollout  # isort: skip
 
 
 def make_dialogues(number: int) -> list[Dialogue]:
@@ -72,7 +72,7 @@ def log(folder: str, name: str, dialogues: list[Dialogue]) -> tuple[float, float
     args = make_args(Path(folder), 9, Path(folder) / name)
     made = samples(dialogues)
     wall, cpu = time.monotonic(), time.process_time()
-    metrics.log_rollout(0, args, made, {}, 1.0)
+    log_rollout(0, args, made, {}, 1.0)
     return time.monotonic() - wall, time.process_time() - cpu
 
 

@@ -8,34 +8,34 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.loop import play_dialogue
-from slim_rl.dialogue.policy import Sampled
+from slim_rl.dialogue.players import Partner, Policy, Sampled
 from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.games.matching.state import MatchingSettings
 from slim_rl.lab.warmstart.tokenizer import train_tokenizer
 
 QUESTION, ANSWER = "[message] What is Ava Li on BLEU?", "[message] Ava Li on BLEU: 62."
 
 
-class InstantPolicy:
+class InstantPolicy(Policy):
+    identity: ClassVar[dict[str, Any]] = {"engine": "instant"}
+
     def __init__(self, chat: Chat) -> None:
         self.ids = chat.said_ids(QUESTION)
-        self.identity: dict[str, Any] = {"engine": "instant"}
 
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
         return Sampled(self.ids, [-1.0] * len(self.ids), "stop")
 
 
-class InstantPartner:
-    def __init__(self) -> None:
-        self.identity: dict[str, Any] = {"kind": "instant"}
+class InstantPartner(Partner):
+    identity: ClassVar[dict[str, Any]] = {"kind": "instant"}
 
     async def act(self, view: View) -> Turn:
         return Turn(ANSWER)

@@ -22,18 +22,19 @@ sys.path[:0] = [str(Path(__file__).parents[1]), os.environ["SLIME_DIR"]]
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from slim_rl.dialogue import worker as worker_module
+from slim_rl.dialogue.players import Partner
 from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.games.matching.state import MatchingSettings
 from slim_rl.lab.warmstart.tokenizer import train_tokenizer
 from tests.backends import slime_setup
 from tests.backends.slime_setup import Sample, Talker, make_args
 from tests.fakes.sglang_server import SGLangServer
 
 
-class Yes:
+class Yes(Partner):
     """Instant partner that accepts every plan."""
 
     identity: ClassVar = {"kind": "yes"}

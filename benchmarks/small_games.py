@@ -9,7 +9,7 @@ import torch
 
 from slim_rl.config import PolicyConfig, parse_config
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.rows import GameRow
+from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.worker import DialogueSpec, RolloutWorker
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.policies.transformers import TransformersPolicy, load_model
@@ -38,7 +38,7 @@ def small_games(path: str, number: int) -> SmallGames:
     config = parse_config(
         {
             "game": {"n": 3, "scales": False, "rules": "none"},
-            "partner": {"accept_fraction": 0},
+            "partner": {"args": {"accept_fraction": 0}},
             "limits": {"turn_tokens": 64},
         }
     )

@@ -32,16 +32,15 @@ import psutil  # noqa: E402
 
 from slim_rl.config import OpenAIConfig, PartnerConfig, parse_config  # noqa: E402
 from slim_rl.dialogue.chat import Chat  # noqa: E402
+from slim_rl.dialogue.games_file import GameRow  # noqa: E402
 from slim_rl.dialogue.log import DialogueLog, read_log  # noqa: E402
-from slim_rl.dialogue.policy import Sampled  # noqa: E402
+from slim_rl.dialogue.players import Policy, Sampled  # noqa: E402
 from slim_rl.dialogue.record import StopReason  # noqa: E402
-from slim_rl.dialogue.rows import GameRow  # noqa: E402
 from slim_rl.dialogue.worker import DialogueSpec, RolloutWorker  # noqa: E402
 from slim_rl.games.matching.actions import format_proposal  # noqa: E402
 from slim_rl.games.matching.generate import generate_games  # noqa: E402
-from slim_rl.games.matching.instance import GameState  # noqa: E402
 from slim_rl.games.matching.partners.chat import MatchingChatPartner  # noqa: E402
-from slim_rl.games.matching.settings import MatchingSettings  # noqa: E402
+from slim_rl.games.matching.state import GameState, MatchingSettings  # noqa: E402
 from slim_rl.lab.warmstart.tokenizer import train_tokenizer  # noqa: E402
 from tests.fakes.openai_server import ODD  # noqa: E402
 
@@ -49,7 +48,7 @@ GROUP = 8  # dialogues of one game
 TIMEOUT = 5.0  # a request times out after this many median latencies
 
 
-class Asker:
+class Asker(Policy):
     """Instant policy that asks one to three questions and proposes, depending on the dialogue's key alone."""
 
     identity = {"engine": "soak"}  # noqa: RUF012
@@ -80,9 +79,6 @@ async def soak(options: argparse.Namespace, url: str, chat: Chat) -> dict[str, A
         concurrency=options.concurrency,
         request_seconds=TIMEOUT * options.latency,
         turn_seconds=120.0,
-        backoff_seconds=0.1,
-        max_backoff_seconds=2.0,
-        outage_probe_seconds=2.0,
     )
     partner = MatchingChatPartner.from_config(PartnerConfig(kind="openai", openai=settings))
     rollouts = RolloutWorker(parse_config({"limits": {"turn_tokens": 4096}}), chat, partner=partner)

@@ -26,8 +26,8 @@ from torch.nn.utils.rnn import pad_sequence
 from slim_rl import Dialogue, RolloutWorker, load_config, load_rows, measures
 from slim_rl.config import Config
 from slim_rl.dialogue.failures import Failures
+from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.log import annotate
-from slim_rl.dialogue.rows import GameRow
 from slim_rl.policies.transformers import TransformersPolicy, load_policy
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from slim_rl.backends import Result
 from slim_rl.config import Config, load_config
-from slim_rl.dialogue.dealing import load_rows
+from slim_rl.dialogue.games_file import load_rows
 from slim_rl.errors import SlimError
 
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from slim_rl import Board, Frontier, MeasuredEnvironment, PartnerFailure, Turn, View
+from slim_rl import BaseEnvironment, Board, Frontier, Instrument, Partner, PartnerFailure, Turn, View
 
 NAMES = ("ABC", "XYZ")  # of the rows, of the columns
 KINDS = ("row", "column")
@@ -36,7 +36,7 @@ def lines_named(text: str) -> list[Line]:
     return [] if cell_dug(text) is not None else [(a, i) for a, i in LINES if re.search(rf"\b{NAMES[a][i]}\b", text)]
 
 
-class Treasure(MeasuredEnvironment):
+class Treasure(BaseEnvironment):
     """Find the treasure on a board of 3 × 3 cells. A game state is ``{"treasure": [row, column]}``.
 
     Args:
@@ -46,7 +46,7 @@ class Treasure(MeasuredEnvironment):
 
     seats = 2
     partners: ClassVar[Mapping[str, str]] = {"honest": f"{__name__}.HonestPartner"}
-    question_kinds: ClassVar[Mapping[str, str]] = {kind: f"about a {kind}" for kind in KINDS}
+    instrument = f"{__name__}.Compass"
 
     def __init__(self, max_turns: int = 10, max_errors: int = 2) -> None:
         self.max_turns, self.max_errors = max_turns, max_errors
@@ -99,12 +99,16 @@ class Treasure(MeasuredEnvironment):
         title = "the cells, the treasure marked" if marked else "the cells"
         return Board(title, tuple(NAMES[0]), tuple(NAMES[1]), cells, marked)
 
-    @classmethod
-    def asks(cls, text: str, game_state: Any = None) -> bool:
+
+class Compass(Instrument):
+    """What the seeker's questions are worth."""
+
+    question_kinds: ClassVar[Mapping[str, str]] = {kind: f"about a {kind}" for kind in KINDS}
+
+    def asks(self, text: str, game_state: Any = None) -> bool:
         return bool(lines_named(text))
 
-    @classmethod
-    def questions_worth_asking(cls, game_state: Any, seat: int, number: int, seed: int) -> list[str]:
+    def questions_worth_asking(self, game_state: Any, seat: int, number: int, seed: int) -> list[str]:
         belief, worth = Belief(), []
         for line in random.Random(seed).sample(LINES, len(LINES)):
             if belief.expected_value(line):
@@ -112,8 +116,7 @@ class Treasure(MeasuredEnvironment):
                 belief.update(line, game_state["treasure"][line[0]] == line[1])
         return worth[:number] if seat == 0 else []
 
-    @classmethod
-    def annotate(cls, dialogue: Any) -> None:
+    def annotate(self, dialogue: Any) -> None:
         """`pairs` are lines. `question_value` is what an answer added to the reward for all the seeker can know, `gain` what it truly
         added: they differ where the guide lies.
         """
@@ -142,13 +145,11 @@ class Treasure(MeasuredEnvironment):
                 turn.answered, turn.question_value, turn.gain, question = False, 0.0, 0.0, turn
                 asked.update(lines)
 
-    @classmethod
-    def frontier(cls, games: Sequence[tuple[Any, int]], most: int, seed: int = 0) -> dict[str, Frontier]:
+    def frontier(self, games: Sequence[tuple[Any, int]], most: int, seed: int = 0) -> dict[str, Frontier]:
         asked = np.array([_asked(state["treasure"], most) for state, _ in games]).reshape(-1, most + 1, 2)
         return {"greedy": Frontier(rewards=asked[:, :, 0], expected_gain=asked[:, :, 1])}
 
-    @classmethod
-    def references(cls, games: Sequence[tuple[Any, int]]) -> dict[str, dict[str, Any]]:
+    def references(self, games: Sequence[tuple[Any, int]]) -> dict[str, dict[str, Any]]:
         rewards = [[reward for reward, _ in _asked(state["treasure"], 1)] for state, _ in games]
         alone, asked = zip(*rewards, strict=True) if games else ((), ())
         return {
@@ -192,7 +193,7 @@ def _asked(treasure: Sequence[int], most: int) -> list[tuple[float, float]]:
     return found
 
 
-class HonestPartner:
+class HonestPartner(Partner):
     """Guide that answers yes or no to a question about one row or one column, and nothing else."""
 
     @property

@@ -14,7 +14,7 @@
 #   SAVE_DIR                    runs/CONFIG-MODEL, the run's folder: the same command resumes from its last checkpoint
 #   NUM_NODES, NUM_GPUS         1, and the GPUs per node that nvidia-smi lists
 #   TP, ENGINE_GPUS             1 and 1: GPUs per copy of the training weights, and per SGLang engine
-#   ASYNC                       0: play, then train; 1: play the next step's games while training; full: games never wait for a step
+#   ASYNC                       0: play, then train; 1: play the next step's games while training
 #   COLOCATE, ROLLOUT_GPUS      1: training and inference take turns on all GPUs (0 with ASYNC); 0: ROLLOUT_GPUS (half) play
 #   SLIME_DIR, MEGATRON_DIR     found from their Python packages, Megatron-LM also beside slime
 #   RAY_ADDRESS                 a Ray cluster to join; otherwise one that runs here, or a head started at MASTER_ADDR:RAY_PORT
@@ -26,7 +26,7 @@ die() {
     exit 1
 }
 REPOSITORY=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
-. "$REPOSITORY/scripts/find_python.sh"
+PYTHON=${PYTHON:-python3}
 export PYTHONPATH="$REPOSITORY${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 
 DRY_RUN=() SETS=() OWN_ARGS=()
@@ -50,40 +50,30 @@ export MODEL SAVE_DIR
 if [[ ! ${NUM_GPUS:-} ]]; then
     NUM_GPUS=$(nvidia-smi -L 2>/dev/null | grep -c ^GPU) || NUM_GPUS=8 # for a dry run without a GPU
 fi
-NUM_NODES=${NUM_NODES:-1} TP=${TP:-1} ENGINE_GPUS=${ENGINE_GPUS:-1} RAY_PORT=${RAY_PORT:-6379}
-whole() { # a number is checked before the shell computes with it
-    [[ ${!1} =~ ^[123456789][0123456789]{0,4}$ ]] || die "$1 is '${!1}'; it must be a whole number of at least 1."
-}
-for name in NUM_NODES NUM_GPUS TP ENGINE_GPUS RAY_PORT; do whole "$name"; done
-case ${ASYNC:=0} in
-0) ENTRY=train.py COLOCATE=${COLOCATE:-1} ;;
-1 | full) ENTRY=train_async.py COLOCATE=${COLOCATE:-0} ;;
-*) die "ASYNC is '$ASYNC'; it must be 0, 1 or full." ;;
-esac
+NUM_NODES=${NUM_NODES:-1} TP=${TP:-1} ENGINE_GPUS=${ENGINE_GPUS:-1} RAY_PORT=${RAY_PORT:-6379} ASYNC=${ASYNC:-0}
+COLOCATE=${COLOCATE:-$([[ $ASYNC == 0 ]] && echo 1 || echo 0)}
+for name in NUM_NODES NUM_GPUS TP ENGINE_GPUS RAY_PORT ${ROLLOUT_GPUS:+ROLLOUT_GPUS}; do # before the shell computes with them
+    [[ ${!name} =~ ^[1-9][0-9]{0,4}$ ]] || die "$name is '${!name}'; it must be a whole number of at least 1."
+done
 case $ASYNC$COLOCATE in
-01)
-    GPU_ARGS=(--colocate --actor-num-nodes "$NUM_NODES" --actor-num-gpus-per-node "$NUM_GPUS")
-    ;;
-*0)
+01) GPU_ARGS=(--colocate --actor-num-nodes "$NUM_NODES" --actor-num-gpus-per-node "$NUM_GPUS") ;;
+00 | 10)
     ROLLOUT_GPUS=${ROLLOUT_GPUS:-$((NUM_NODES * NUM_GPUS / 2))}
-    whole ROLLOUT_GPUS
     ((LEFT = NUM_NODES * NUM_GPUS - ROLLOUT_GPUS, ACTOR_NODES = LEFT < NUM_GPUS ? 1 : LEFT / NUM_GPUS))
-    ((LEFT > 0 && LEFT % ACTOR_NODES == 0 && LEFT / ACTOR_NODES <= NUM_GPUS)) || die "ROLLOUT_GPUS=$ROLLOUT_GPUS leaves $LEFT of \
-$((NUM_NODES * NUM_GPUS)) GPUs for training, which takes whole nodes of $NUM_GPUS or a part of one. Choose another ROLLOUT_GPUS."
+    ((ROLLOUT_GPUS > 0 && LEFT > 0 && LEFT % ACTOR_NODES == 0 && LEFT / ACTOR_NODES <= NUM_GPUS)) || die "ROLLOUT_GPUS=$ROLLOUT_GPUS \
+leaves $LEFT of $((NUM_NODES * NUM_GPUS)) GPUs for training, which takes whole nodes of $NUM_GPUS or a part of one. Choose another."
     GPU_ARGS=(--actor-num-nodes "$ACTOR_NODES" --actor-num-gpus-per-node $((LEFT / ACTOR_NODES)) --rollout-num-gpus "$ROLLOUT_GPUS")
     ;;
-*1) die "ASYNC=$ASYNC plays while it trains and cannot share GPUs: set COLOCATE=0." ;;
-*) die "COLOCATE is '$COLOCATE'; it must be 0 or 1." ;;
+11) die "ASYNC=1 plays while it trains and cannot share GPUs: set COLOCATE=0." ;;
+*) die "ASYNC is '$ASYNC' and COLOCATE '$COLOCATE'; each must be 0 or 1." ;;
 esac
 GPU_ARGS+=(--num-gpus-per-node "$NUM_GPUS")
 
 # ----------------------------------------------------------------------------------------------------------------- flags
-found=$("$PYTHON" -P -m slim_rl.backends.slime.checkouts)
-{ read -r SLIME_DIR && read -r MEGATRON_DIR; } <<<"$found" || true
-export SLIME_DIR MEGATRON_DIR
-
+SLIME_DIR=${SLIME_DIR:-$("$PYTHON" -P -m slim_rl.backends.slime.job)}
+export SLIME_DIR
 MODEL_ARGS=()
-if [[ $SLIME_DIR ]]; then
+if [[ -f $SLIME_DIR/train.py ]]; then
     name=$(basename "$MODEL") && name=${name/#Qwen/qwen} && name=${name/#Llama-/llama}
     scripts=$SLIME_DIR/scripts/models
     for script in "${MODEL_SCRIPT:-$scripts/$name.sh}" "${MODEL_SCRIPT:-$scripts/${name%-Instruct}.sh}"; do
@@ -91,7 +81,7 @@ if [[ $SLIME_DIR ]]; then
     done
     [[ -f $script ]] || die "$script does not exist. Set MODEL_SCRIPT to the script of MODEL's architecture, such as one in $scripts."
     source "$script"
-elif [[ ! ${DRY_RUN[*]} ]]; then
+elif [[ $SLIME_DIR || ! ${DRY_RUN[*]} ]]; then
     die "slime is not found: set SLIME_DIR to its checkout, the folder that has train.py."
 fi
 
@@ -113,7 +103,6 @@ ROLLOUT_ARGS=(
     --custom-rollout-log-function-path slim_rl.rollout.log_rollout
     --custom-eval-rollout-log-function-path slim_rl.rollout.log_eval_rollout
 )
-if [[ $ASYNC == full ]]; then ROLLOUT_ARGS+=(--rollout-function-path slim_rl.rollout.generate_fully_async); fi
 
 GRPO_ARGS=(
     --advantage-estimator grpo
@@ -152,14 +141,14 @@ MISC_ARGS=(
 )
 
 # What depends on the config, one flag per line. This checks everything first; then it writes SAVE_DIR/config.yaml and missing games.
-config_flags=$("$PYTHON" -P -m slim_rl train "$CONFIG" --backend slime --print-flags "${DRY_RUN[@]}" "${SETS[@]}" -- \
-    "${GPU_ARGS[@]}" "${PERF_ARGS[@]}" "${ROLLOUT_ARGS[@]}" "${SGLANG_ARGS[@]}" "${OWN_ARGS[@]}")
+config_flags=$("$PYTHON" -P -m slim_rl train "$CONFIG" --backend slime --print-flags "${DRY_RUN[@]}" "${SETS[@]}" -- "${OWN_ARGS[@]}")
 [[ $config_flags ]] || exit 0 # trained
 config_words=$(xargs printf '%s\n' <<<"$config_flags")
 mapfile -t CONFIG_ARGS <<<"$config_words"
 
+ENTRY=${SLIME_DIR:-\$SLIME_DIR}/$([[ $ASYNC == 0 ]] && echo train.py || echo train_async.py)
 COMMAND=(
-    "$PYTHON" -P -m slim_rl.backends.slime.driver "${SLIME_DIR:-\$SLIME_DIR}/$ENTRY" # slime's script, with checks around it
+    "$PYTHON" -P -m slim_rl.backends.slime.driver "$ENTRY" # slime's script, with checks around it
     "${GPU_ARGS[@]}"
     "${MODEL_ARGS[@]}"
     "${CKPT_ARGS[@]}"
@@ -198,9 +187,9 @@ finish() { # stops what was started here, in order; other jobs and clusters keep
 trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
-"$PYTHON" -P -m slim_rl.backends.slime.checkouts "$SAVE_DIR/config.yaml" >"$RUNTIME_ENV"
+export NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-$(nvidia-smi topo -m 2>/dev/null | grep -qw 'NV[0-9]*' && echo 1 || echo 0)}
+"$PYTHON" -P -m slim_rl.backends.slime.job "$SAVE_DIR/config.yaml" >"$RUNTIME_ENV"
 
-if [[ ${RAY_AUTH_TOKEN:-} || -e ~/.ray/auth_token ]]; then export RAY_AUTH_MODE=${RAY_AUTH_MODE:-token}; fi
 if [[ ${RAY_ADDRESS:-} ]]; then
     echo "slim-rl: joining the Ray cluster at $RAY_ADDRESS" >&2
 elif timeout 60 ray status &>/dev/null; then

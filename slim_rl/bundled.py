@@ -11,12 +11,10 @@ copies the files.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 from slim_rl.errors import DataError
-from slim_rl.files import replacing
 
 _PACKAGED = Path(__file__).parent / "_bundled"
 ROOT = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[1]  # parent of the folders below
@@ -33,8 +31,10 @@ def names() -> tuple[str, ...]:
 
 
 def config_file(path: str | Path) -> Path:
-    """Returns the file of a config, named by its path or short name; any other `path` unchanged."""
+    """Returns the file of a config from its path, run's folder or short name; any other `path` unchanged."""
     path = Path(path)
+    if (of_run := path / "config.yaml").is_file():
+        return of_run
     if path.is_file() or path.is_absolute():
         return path
     for folder in CONFIGS:
@@ -50,32 +50,17 @@ def model(name: str) -> str:
     return str(ROOT / name) if ours and (ROOT / name).is_dir() else name
 
 
-def copy_to(folder: Path) -> list[Path]:
-    """Copies configs, examples and scripts into `folder`, and returns the new files.
+def copy(source: str, folder: Path) -> list[Path]:
+    """Copies a bundled folder into `folder`, and returns the new files.
 
-    Raises DataError, and copies nothing, if a file exists there and differs.
+    Raises DataError, and copies nothing, if one of them exists.
     """
-    return _copied([(ROOT / name, folder / name) for name in COPIED])
-
-
-def copy_experiment(folder: Path) -> list[Path]:
-    """Copies the files of a new experiment into `folder`, in the same way."""
-    return _copied([(ROOT / EXPERIMENT, folder)])
-
-
-def _copied(folders: Sequence[tuple[Path, Path]]) -> list[Path]:
-    pairs = [
-        (path, to / path.relative_to(of))
-        for of, to in folders
-        for path in sorted(of.rglob("*"))
-        if path.is_file() and path.suffix != ".pyc"
-    ]
-    for ours, theirs in pairs:
-        if theirs.exists() and theirs.read_bytes() != ours.read_bytes():
-            raise DataError(f"{theirs} exists and differs from the bundled file: name another folder, or remove it.")
-    new = [(ours, theirs) for ours, theirs in pairs if not theirs.exists()]
-    for ours, theirs in new:
-        with replacing(theirs) as copy:  # another `init` of the same folder may read it at any time
-            shutil.copyfile(ours, copy)
-            copy.chmod(copy.stat().st_mode | (0o111 if theirs.suffix == ".sh" else 0))
-    return [theirs for _, theirs in new]
+    files = {folder / path.relative_to(ROOT / source): path for path in sorted((ROOT / source).rglob("*"))}
+    files = {new: path for new, path in files.items() if path.is_file() and path.suffix != ".pyc"}
+    if exists := [new for new in files if new.exists()]:
+        raise DataError(f"{exists[0]} exists: name another folder, or remove it.")
+    for new, path in files.items():
+        new.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, new)
+        new.chmod(0o755 if new.suffix == ".sh" else 0o644)
+    return list(files)

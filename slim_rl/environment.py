@@ -3,13 +3,12 @@
 A game is turn-based. `turn` is the seat (0 or 1) whose action `step` takes next. After a malformed action the turn stays with its
 author, who reads why. A one-seat game keeps `turn` at 0 and answers the player itself.
 
-A game needs no more than this to be played, logged and trained on. A game whose questions can be measured is a
-`measured.MeasuredEnvironment`.
+A game needs no more than this to be played, logged and trained on. Its questions are measured by an
+instrument apart from it (`measured.Instrument`).
 """
 
 from __future__ import annotations
 
-import copy
 import importlib
 import inspect
 import os
@@ -25,7 +24,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from slim_rl import bundled
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.seeds import seed_of
-from slim_rl.signatures import check_methods
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -118,6 +116,7 @@ class BaseEnvironment(ABC):
     Class attributes:
         seats: 1 or 2.
         Settings: a pydantic model of the config's `game` section; None: its keys are the constructor's arguments.
+        instrument: dotted path of the `measured.Instrument` of its questions; empty: they are not measured.
         partners: scripted partners by name, each a dotted path of a class with `identity` and `async act(view)`.
         tags: words in brackets that actions begin with, such as ("message", "propose"); a person's line without a tag gets the
             first. Empty: actions are plain text.
@@ -130,6 +129,7 @@ class BaseEnvironment(ABC):
     seats: int = 1
     turn: int = 0
     Settings: ClassVar[type[BaseModel] | None] = None
+    instrument: ClassVar[str] = ""
     partners: ClassVar[Mapping[str, str]] = {}
     tags: ClassVar[tuple[str, ...]] = ()
     reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
@@ -211,31 +211,6 @@ def as_dict(game_state: Any) -> dict[str, Any]:
     return dict(game_state)
 
 
-def reset_to(env: BaseEnvironment, game_state: Any) -> None:
-    """Resets `env` to a copy of a game state, so that the row and the log keep the original.
-
-    Raises ConfigError if `reset` returns text that no player would read.
-    """
-    returned = env.reset(copy.deepcopy(game_state))
-    text = returned[0] if isinstance(returned, tuple) and returned else returned
-    if isinstance(text, str) and text.strip() not in env.get_state_description(env.turn):
-        raise ConfigError(
-            f"environment: {type(env).__name__}.reset returns {text[:60]!r}, which no player reads. Return nothing there, and this text "
-            "from get_state_description."
-        )
-
-
-def step_of(env: BaseEnvironment, text: str) -> tuple[str, bool, dict[str, Any]]:
-    """Plays an action and returns (observation, done, info). Raises ConfigError if `step` returns anything else."""
-    returned = env.step(text)
-    if not (isinstance(returned, tuple) and list(map(type, returned))[::2] == [str, dict] and len(returned) == 3):
-        raise ConfigError(
-            f"environment: {type(env).__name__}.step returned {str(returned)[:60]}. Return (observation, done, info): a text, True or "
-            "False, and a dict."
-        )
-    return returned
-
-
 _OURS = "slim_rl.games."
 STARTED_IN = (
     "SLIM_RL_STARTED_IN"  # environment variable with the folder that the run was started in, for remote processes
@@ -253,8 +228,31 @@ def environment_class(path: str) -> type[BaseEnvironment]:
         raise ConfigError(
             f"environment: {path} is not a subclass of slim_rl.environment.BaseEnvironment; name one that is."
         )
-    check_methods(made, f"environment: {path}")
     return made  # type: ignore[no-any-return]
+
+
+def make_environment(config: Any) -> BaseEnvironment:
+    """Returns a new environment of the game of a `Config`.
+
+    Its constructor gets the settings of the `game` section: all of them, or, if the game has a `Settings` model, those that it
+    takes. Raises ConfigError if the constructor refuses them.
+    """
+    made, settings = environment_class(config.environment), config.game
+    try:
+        return made(**(settings if made.Settings is None else arguments_for(made, settings.model_dump())))
+    except TypeError as error:
+        raise ConfigError(f"The game section does not suit {config.environment}: {error}.") from error
+
+
+def arguments_for(made: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arguments that a constructor takes."""
+    taken = _parameters(made)
+    return {name: value for name, value in arguments.items() if name in taken}
+
+
+@cache  # called for every game
+def _parameters(made: Any) -> frozenset[str]:
+    return frozenset(inspect.signature(made).parameters)
 
 
 def game_of(path: str) -> type[BaseEnvironment] | None:
@@ -266,7 +264,7 @@ def game_of(path: str) -> type[BaseEnvironment] | None:
         with suppress(ConfigError):
             return environment_class(path)
     module, _, name = path.rpartition(".")
-    made: Any = getattr(sys.modules.get(module), "__dict__", {}).get(name)
+    made = getattr(sys.modules.get(module), "__dict__", {}).get(name)
     return made if _is_game(made) else None
 
 

@@ -8,7 +8,6 @@ Invariants:
 from __future__ import annotations
 
 import codecs
-import errno
 import os
 import platform
 import re
@@ -27,56 +26,51 @@ from slim_rl.errors import DataError
 def replacing(path: Path) -> Iterator[Path]:
     """Yields a temporary path that replaces `path` when the block succeeds, and is removed otherwise.
 
-    It makes the folder if needed.
+    It makes the folder if needed. The block writes a file, or makes a folder.
 
     Raises:
         DataError: `path` is a device or a pipe, which cannot be replaced.
     """
-    temporary = _beside(path, "tmp")
     of_process = path.is_symlink() and path.readlink().is_relative_to("/proc")  # as /dev/stdout, whatever that is now
     if of_process or (path.exists() and not path.is_file() and not path.is_dir()):
         raise DataError(f"{path} is a device or a pipe, not a file that can be replaced; name a file.")
+    temporary = path.absolute().parent / f".{path.name}.{host_name()}.{os.getpid()}.tmp"
     path.parent.mkdir(parents=True, exist_ok=True)
     sweep(path)
+    remove(temporary)  # a container's processes have the same numbers at every start
     try:
         yield temporary
+        if temporary.is_dir():
+            remove(path)
         temporary.replace(path)
     except OSError as error:
         if error.filename in (None, str(temporary)):  # a full disk names no file; users do not know the temporary one
             error.filename = str(path)
         raise
     finally:
-        temporary.unlink(missing_ok=True)
+        remove(temporary)
 
 
 @contextmanager
 def replacing_folder(path: Path) -> Iterator[Path]:
-    """Yields an empty temporary folder that replaces `path` when the block succeeds, as `replacing` does for files.
-
-    A process killed between the two renames leaves the old folder under another name; `sweep` restores it.
-    """
-    path = path.resolve()
-    temporary, old = _beside(path, "tmp"), _beside(path, "old")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    sweep(path)
-    shutil.rmtree(temporary, ignore_errors=True)  # a container's processes have the same numbers at every start
-    try:
+    """Yields an empty temporary folder that replaces `path` when the block succeeds, as `replacing` does for files."""
+    with replacing(path.resolve()) as temporary:
         temporary.mkdir()
         yield temporary
-        if path.exists():
-            path.rename(old)
-        temporary.rename(path)
-    finally:
-        if old.exists() and not path.exists():
-            old.rename(path)
-        for folder in (temporary, old):
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Writes `content`, a string as UTF-8, to `path` (see `replacing`)."""
     with replacing(path) as temporary:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def remove(path: Path) -> None:
+    """Removes a file, a link, or a folder with all that is in it; nothing if it is missing."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -95,33 +89,21 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def sweep(path: Path) -> None:
-    """Removes what ended processes left next to `path` while they wrote it."""
-    leftover = re.compile(rf"\.{re.escape(path.name)}\.{re.escape(host_name())}\.(?P<pid>\d+)\.(?P<kind>tmp|old)")
-    try:
-        siblings = list(path.parent.iterdir())
-    except OSError:
-        return
-    for sibling in siblings:
-        match = leftover.fullmatch(sibling.name)
-        if match is None or alive(int(match["pid"])):
-            continue
-        if match["kind"] == "old" and not path.exists():
-            sibling.rename(path)
-        elif sibling.is_dir() and not sibling.is_symlink():
-            shutil.rmtree(sibling, ignore_errors=True)
-        else:
-            sibling.unlink(missing_ok=True)
+    """Removes what ended processes of this host left next to `path` while they wrote it."""
+    for leftover in path.parent.glob(f".{path.name}.{host_name()}.*.tmp"):
+        if not alive(int(leftover.name.split(".")[-2])):
+            remove(leftover)
 
 
 def alive(pid: int) -> bool:
     """Returns True if this host has a process of this number, of any user."""
     try:
         os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
     except PermissionError:
         return True
-    except (ProcessLookupError, OverflowError):
-        return False
-    return pid > 0
+    return True
 
 
 @contextmanager
@@ -133,22 +115,11 @@ def disk_errors(what: str, path: Path, hint: str = "make room, or name another f
     try:
         yield
     except Exception as error:
-        if not _is_the_disks(error):
+        of_torch = isinstance(error, RuntimeError) and re.search("PytorchStreamWriter|inline_container", str(error))
+        if not (isinstance(error, OSError) or type(error).__name__ == "SafetensorError" or of_torch):
             raise
         reason = getattr(error, "strerror", None) or str(error).strip().split("\n")[0]
         raise DataError(f"Cannot write the {what} {path}: {reason}; {hint}.") from error
-
-
-def _is_the_disks(error: Exception) -> bool:
-    if isinstance(error, OSError) or type(error).__name__ == "SafetensorError":
-        return True
-    return isinstance(error, RuntimeError) and ("PytorchStreamWriter" in str(error) or "inline_container" in str(error))
-
-
-def _beside(path: Path, kind: str) -> Path:
-    if not path.name:  # as of "", "." and "/"
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    return path.with_name(f".{path.name}.{host_name()}.{os.getpid()}.{kind}")
 
 
 def host_name() -> str:

@@ -10,10 +10,10 @@ Invariants:
 from __future__ import annotations
 
 import codecs
+import json
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from mmap import mmap
 from pathlib import Path
@@ -30,7 +30,7 @@ def encode(data: Any) -> bytes:
     try:
         return orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY)
     except TypeError:  # half a surrogate pair, or a key that is a number; anything else fails again
-        return orjson.dumps(_without_half_surrogates(data), option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS)
+        return whole_characters(json.dumps(data, ensure_ascii=False)).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,20 +205,13 @@ def repair_last_line(path: Path) -> None:
     with path.open("r+b") as stream:
         with mmap(stream.fileno(), 0) as content:
             end = content.rfind(b"\n") + 1
-            last = content[end:]
-        if _is_whole(last):
-            stream.seek(size)
-            stream.write(b"\n")
-        elif last:
+        last = next(scan(path, end), None)
+        if last is not None and last.torn:
             warnings.warn(f"{path}: its incomplete last line is removed.", SlimWarning, stacklevel=4)
             stream.truncate(end)
-
-
-def _is_whole(line: bytes) -> bool:
-    """Returns True if a line is a complete JSON object; a cut one is never valid JSON."""
-    with suppress(orjson.JSONDecodeError):
-        return isinstance(orjson.loads(without_bom(line)), dict)
-    return False
+        elif last is not None:
+            stream.seek(size)
+            stream.write(b"\n")
 
 
 def whole_characters(text: str) -> str:
@@ -226,14 +219,3 @@ def whole_characters(text: str) -> str:
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-def _without_half_surrogates(data: Any) -> Any:
-    """Returns the data with `whole_characters` in place of every text."""
-    if isinstance(data, str):
-        return whole_characters(data)
-    if isinstance(data, dict):
-        return {_without_half_surrogates(key): _without_half_surrogates(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [_without_half_surrogates(item) for item in data]
-    return data

@@ -1,6 +1,8 @@
-"""Base class of games whose questions can be measured.
+"""Instruments: what a game's questions ask and are worth, apart from the game itself, which is played without.
 
-Every member is optional: without one, the game is played and trained on without what the member serves. All are class methods of a
+    measured(game).annotate(dialogue)
+
+Every member is optional: without one, the game is played and trained on without what the member serves. All are functions of a
 finished dialogue, or of a game state, and know no settings.
 """
 
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel
 
-from slim_rl.environment import BaseEnvironment
+from slim_rl.environment import BaseEnvironment, load_object
 
 # Two arrays (games, most + 1): reward after k questions, and expected gain of the next (-inf: nothing is left to ask)
 Curve = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -91,8 +94,8 @@ class Gain:
     baseline: float = 0.0
 
 
-class MeasuredEnvironment(BaseEnvironment):
-    """Game whose questions can be measured.
+class Instrument:
+    """Measures of a game's questions (`BaseEnvironment.instrument`); none by default. It keeps no state.
 
     Class attributes:
         question_kinds: kind of question -> its title in reports, such as {"pair": "about a pair"}. Each is counted, and so are
@@ -105,8 +108,7 @@ class MeasuredEnvironment(BaseEnvironment):
     PlayerSettings: ClassVar[type[BaseModel] | None] = None
     annotator_version: ClassVar[int] = 1
 
-    @classmethod
-    def annotate(cls, dialogue: Any) -> None:
+    def annotate(self, dialogue: Any) -> None:
         """Fills in the annotation fields of a finished dialogue's turns, and facts about all of it in `dialogue.columns`.
 
         Each fact, such as {"board": 3}, is a column of the log's frame. Increase `annotator_version` when the same dialogue gets
@@ -114,53 +116,39 @@ class MeasuredEnvironment(BaseEnvironment):
         """
         return
 
-    @classmethod
-    def state_values(cls, dialogue: Any) -> list[float]:
+    def state_values(self, dialogue: Any) -> list[float]:
         """Returns the state value (`Turn.state_value`) before each of the policy's turns of an annotated `Dialogue`.
 
         It is the expected reward of the best action given what the policy knows. `train.reward: turn_credit` needs it.
         """
         return [0.0 for turn in dialogue.turns if turn.role == "policy"]
 
-    @classmethod
-    def expected_gains(cls, dialogue: Any) -> list[Gain]:
+    def expected_gains(self, dialogue: Any) -> list[Gain]:
         """Returns the expected gain in the state value of each of the policy's turns of an annotated `Dialogue`.
 
         `train.reward: expected_credit` needs it.
         """
         return [Gain(0.0) for turn in dialogue.turns if turn.role == "policy"]
 
-    @classmethod
-    def target(cls, game_state: Any, seat: int) -> str:
-        """Returns the truth of a game, as the action with which `seat` would state it.
-
-        It is, for example, the proposal of the best plan. `train.reward: belief_credit` needs it.
-        """
-        return ""
-
-    @classmethod
-    def partner_faults(cls, dialogue: Any) -> Mapping[str, tuple[int, int]]:
+    def partner_faults(self, dialogue: Any) -> Mapping[str, tuple[int, int]]:
         """Returns the partner's faults in a finished `Dialogue`: a phrase such as "stated a false value" -> (count, opportunities).
 
         A phrase that ends in `NO_FAULT` is shown by the audit without being a fault.
         """
         return {}
 
-    @classmethod
-    def asks(cls, text: str, game_state: Any = None) -> bool:
+    def asks(self, text: str, game_state: Any = None) -> bool:
         """Returns True if a message seeks information; `game_state`: its game, None if unknown."""
         return False
 
-    @classmethod
-    def questions_worth_asking(cls, game_state: Any, seat: int, number: int, seed: int) -> list[str]:
+    def questions_worth_asking(self, game_state: Any, seat: int, number: int, seed: int) -> list[str]:
         """Returns at most `number` actions that ask `seat`'s open questions, to be forced on a policy.
 
-        They serve `--mode forced:K` in evaluation and `train.exploring_starts` in training.
+        They serve `--mode forced:K` in evaluation.
         """
         return []
 
-    @classmethod
-    def references(cls, games: Sequence[tuple[Any, int]]) -> dict[str, dict[str, Any]]:
+    def references(self, games: Sequence[tuple[Any, int]]) -> dict[str, dict[str, Any]]:
         """Returns rewards to compare a policy with, such as a random plan's, by name.
 
         Each has ``about`` (a phrase), ``rewards`` (one per game) and ``drawn`` (whether figures show the line).
@@ -170,26 +158,22 @@ class MeasuredEnvironment(BaseEnvironment):
         """
         return {}
 
-    @classmethod
-    def people(cls, path: Path, games: Sequence[tuple[Any, int]]) -> dict[str, dict[str, Any]]:
+    def people(self, path: Path, games: Sequence[tuple[Any, int]]) -> dict[str, dict[str, Any]]:
         """Returns such rewards of recorded human games in a file. Raises DataError if the file cannot be used."""
         return {}
 
-    @classmethod
-    def viewer_board(cls, game_state: Any, seat: int) -> dict[str, Any] | None:
-        """Returns the board for the report's viewer (see `MatchingEnv.viewer_board`), or ``{"text": ...}``; None for no board."""
+    def viewer_board(self, game_state: Any, seat: int) -> dict[str, Any] | None:
+        """Returns the board for the report's viewer (see the matching game's `references.viewer_board`), or ``{"text": ...}``; None for no board."""
         return None
 
-    @classmethod
-    def frontier(cls, games: Sequence[tuple[Any, int]], most: int, seed: int = 0) -> Mapping[str, Curve]:
+    def frontier(self, games: Sequence[tuple[Any, int]], most: int, seed: int = 0) -> Mapping[str, Curve]:
         """Returns the curve of each simulated asker over 0, 1, ..., `most` questions, in the games' order.
 
         "greedy" is the ideal asker of the reward-gap decomposition: it asks the best question, one at a time.
         """
         return {}
 
-    @classmethod
-    def scripted_players(cls, game: Any, questions: Sequence[int]) -> Sequence[ScriptedPlayer]:
+    def scripted_players(self, game: Any, questions: Sequence[int]) -> Sequence[ScriptedPlayer]:
         """Returns players that ask, that avoid asking, and that cheat; empty: the `frontier` replaces them.
 
         Args:
@@ -198,16 +182,14 @@ class MeasuredEnvironment(BaseEnvironment):
         """
         return ()
 
-    @classmethod
-    def curriculum(cls, config: Any) -> Curriculum | None:
+    def curriculum(self, config: Any) -> Curriculum | None:
         """Returns the curriculum of `slim-rl lab warmstart` for a `Config`; None if the game has none."""
         return None
 
-    @classmethod
-    def baselines(cls, game: Any, price: float = 0.0, number: int = 4) -> Mapping[str, Any]:
+    def baselines(self, game: Any, price: float = 0.0, number: int = 4) -> Mapping[str, Any]:
         """Returns scripted reference policies by name, each with `identity` and `async act(view)`.
 
-        Examples are "random" and "solo", a floor, and "ideal", a ceiling. `slim-rl evaluate --policy` and `slim-rl lab bench` play
+        Examples are "random" and "solo", a floor, and "ideal", a ceiling. `slim-rl evaluate --policy` plays
         them.
 
         Args:
@@ -225,11 +207,14 @@ def rank(value: float, others: ArrayLike) -> float | None:
 
 
 def says(game: type[BaseEnvironment] | None, name: str) -> bool:
-    """Returns True if a game overrides a member of `MeasuredEnvironment`."""
-    member, default = getattr(measured(game), name), getattr(MeasuredEnvironment, name)
-    return getattr(member, "__func__", member) is not default.__func__  # a game may name a plain function
+    """Returns True if a game's instrument has a member of its own."""
+    return getattr(type(measured(game)), name) is not getattr(Instrument, name)
 
 
-def measured(game: type[BaseEnvironment] | None) -> type[MeasuredEnvironment]:
-    """Returns the game itself if its questions can be measured, else a game without any questions."""
-    return game if game is not None and issubclass(game, MeasuredEnvironment) else MeasuredEnvironment
+@cache
+def measured(game: type[BaseEnvironment] | None) -> Instrument:
+    """Returns the instrument of a game. Raises ConfigError if the game names one that cannot be imported."""
+    if game is None or not game.instrument:
+        return Instrument()
+    made: Instrument = load_object(game.instrument, f"{game.__name__}.instrument", "examples.treasure.Compass")()
+    return made

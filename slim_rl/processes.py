@@ -104,7 +104,7 @@ def interruptible(how: str) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, SystemExit) as stop:
         code = stop.code if isinstance(stop, SystemExit) else 128 + signal.SIGINT
-        if code in (128 + signal.SIGINT, 128 + signal.SIGTERM):
+        if code in (128 + signal.SIGINT, 128 + signal.SIGTERM) and "RANK" not in os.environ:
             print(f"slim-rl: interrupted; {how}", file=sys.stderr, flush=True)
         raise SystemExit(code) from None
 

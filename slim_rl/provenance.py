@@ -10,7 +10,6 @@ import os
 import platform
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -118,14 +117,16 @@ def _what(entry: Entry) -> Entry:
     return {key: value for key, value in entry.items() if key != "date"}
 
 
-def _git(*words: str) -> str | None:
-    if not (bundled.ROOT / ".git").exists():
-        return None
+def _output(*words: str) -> str | None:
+    """Returns what a program prints; None if it fails or is missing."""
     try:
-        done = subprocess.run(["git", "-C", str(bundled.ROOT), *words], capture_output=True, text=True, timeout=10)
+        return subprocess.run(words, capture_output=True, text=True, timeout=30, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _git(*words: str) -> str | None:
+    return _output("git", "-C", str(bundled.ROOT), *words) if (bundled.ROOT / ".git").exists() else None
 
 
 def _command(words: Sequence[str]) -> str:
@@ -148,27 +149,14 @@ def _version(name: str) -> str | None:
 
 def _machine() -> Entry:
     facts: dict[str, str] = {}
-    try:
+    with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             name, _, value = line.partition(":")
             facts.setdefault(name.strip(), value.strip())
-    except OSError:
-        pass
     flags = (facts.get("flags") or facts.get("Features") or "").split()
     return {
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "processor": facts.get("model name") or platform.processor() or platform.machine(),
         "instructions": next((name for name in _WIDEST if name in flags), None),
-        "gpus": _gpus(),
+        "gpus": (_output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader") or "").splitlines(),
     }
-
-
-def _gpus() -> list[str]:
-    if shutil.which("nvidia-smi") is None:
-        return []
-    words = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=30)
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []

@@ -17,13 +17,11 @@ from typing import Any, ClassVar
 
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.dialogue.chat import split_thought
-from slim_rl.dialogue.dealing import deal
+from slim_rl.dialogue.games_file import GameRow, Split, deal
 from slim_rl.dialogue.log import DialogueLog, annotate
-from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.measures import batch_metrics
+from slim_rl.dialogue.players import Partner, PartnerFailure
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
-from slim_rl.dialogue.rows import GameRow, Split
-from slim_rl.dialogue.token_player import opening
-from slim_rl.dialogue.tracked import batch_metrics
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError
@@ -134,7 +132,7 @@ class Session:
         self._seat = _Seat()
         self._task: asyncio.Task[list[Dialogue]] | None = None
         self._last = Observation((), "There is no game: reset first.", done=True, reward=None)
-        self._dealt = False  # whether the policy has read its prompt
+        self._has_prompt = False  # whether the policy has read it
 
     async def reset(self, row: GameRow, number: int | None = None, phase: str = "eval") -> Observation:
         """Starts a game, and aborts an unfinished one.
@@ -144,7 +142,7 @@ class Session:
         """
         await self.leave()
         worker = self.games.worker
-        self._dealt, self._seat, self.dialogue = False, _Seat(), None
+        self._has_prompt, self._seat, self.dialogue = False, _Seat(), None
         number = self.games.number(row) if number is None else number
         spec = worker.spec(row, self.games.scope, number, phase=phase)
         self._task = asyncio.create_task(worker.play(spec, policy=self._seat))
@@ -194,14 +192,14 @@ class Session:
         return self._last
 
     def _observation(self, view: View) -> Observation:
-        if not self._dealt:
-            self._dealt, messages = True, opening(list(view.prompt), view)
-            return Observation(tuple(messages), "\n\n".join(message["content"] for message in messages))
+        if not self._has_prompt:
+            self._has_prompt, messages = True, view.prompt
+            return Observation(messages, "\n\n".join(message["content"] for message in messages))
         error = view.history[-1].error if view.history else None
         return Observation(({"role": "user", "content": view.observation},), view.observation, error)
 
 
-class _Seat:
+class _Seat(Partner):
     """Player of the policy's seat: it hands out each view and waits for the turn."""
 
     identity: ClassVar[dict[str, Any]] = {"kind": "external"}

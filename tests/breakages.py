@@ -33,9 +33,9 @@ class Fault(NamedTuple):
 
 FAULTS = {
     "mask": Fault(  # the first sampled token of each turn is not learned
-        "slim_rl/dialogue/token_player.py",
-        "self.loss_mask += [1] * len(ids)",
-        "self.loss_mask += [0, *[1] * (len(ids) - 1)]",
+        "slim_rl/dialogue/players.py",
+        "self.dialogue.loss_mask += [mask] * len(ids)",
+        "self.dialogue.loss_mask += [0, *[mask] * (len(ids) - 1)][: len(ids)]",
         ("tests/dialogue/test_loop.py::test_a_game_is_played_to_agreement",),
     ),
     "liar": Fault(  # a partner that tells each score one too high
@@ -69,10 +69,10 @@ FAULTS = {
         ("tests/games/matching/questions/test_replies.py",),
     ),
     "resume": Fault(  # a run that starts over instead of resuming
-        "slim_rl/backends/trl/callbacks.py",
+        "slim_rl/backends/trl/checkpoints.py",
         "    return whole[max(whole)] if whole else None\n",
         "    return None\n",
-        ("tests/test_doors.py::test_checkpoint_of_equal_size_and_other_content_is_not_used",),
+        ("tests/backends/test_trl_run.py::test_full_disk_keeps_earlier_checkpoints",),
     ),
     "price": Fault(  # each question costs twice its price
         "slim_rl/lab/training_rewards.py",
@@ -95,10 +95,10 @@ FAULTS = {
             "tests/backends/test_trl_gradient.py::test_kl_gradient_is_that_of_the_kl_not_its_estimate",
         ),
     ),
-    "seat": Fault(  # self-play gives each seat the other's dialogue
+    "seat": Fault(  # self-play gives each seat the other's turns
         "slim_rl/dialogue/loop.py",
-        "    return first, second\n",
-        "    return second, first\n",
+        'replace(turn, role="policy") if turn.seat == seat',
+        'replace(turn, role="policy") if turn.seat != seat',
         ("tests/dialogue/test_loop.py::test_selfplay_gives_each_seat_its_own_view",),
     ),
 }

@@ -11,7 +11,7 @@ from hypothesis import settings
 
 from tests.dialogue.made import make_dialogue
 from tests.games.matching.made import game
-from tests.paths import HUMAN, ROOT
+from tests.paths import HUMAN
 
 __all__ = ["game", "make_dialogue"]  # fixtures for every folder
 
@@ -23,7 +23,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
-os.environ.setdefault("SLIM_RL_CACHE", str(ROOT / "build" / "cache"))  # not the home folder of who runs the tests
 
 gc.disable()  # torch, verl and the rest are millions of objects that stay: going through them again and again costs as much as their import
 

@@ -63,9 +63,8 @@ refused slim-rl train matching_locl
 sees 'Cannot read the config matching_locl.*matching_local'
 
 step "what a config pays"
-run slim-rl lab incentives matching_local --games 100 --questions 1,4 --output-dir paid
+run slim-rl lab incentives matching_local --games 100 --questions 1,4
 sees 'Asking raises the reward'
-has paid/incentives.json paid/incentives.png
 
 if with local; then
     step "train, and train on"
@@ -73,26 +72,21 @@ if with local; then
     sees 'questions'
     run slim-rl train matching_local --set train.steps=2 --set train.eval_games=20
     sees 'step +1: '
-    has runs/matching_local/model/model.safetensors data/local/train.jsonl logs/matching_local/*.jsonl
+    has runs/matching_local/model/model.safetensors data/local/train.jsonl runs/matching_local/logs/*.jsonl
 
     step "look"
-    run slim-rl analyze --log-dir logs/matching_local --output-dir plots
+    run slim-rl analyze --log-dir runs/matching_local/logs --output-dir plots
     sees 'plots/report.html'
     has plots/report.html plots/summary.json plots/*.png
-    run slim-rl show logs/matching_local --num 1 --where "phase == 'eval'" --sort reward
+    run slim-rl show runs/matching_local/logs --num 1 --where "phase == 'eval'" --sort reward
     sees 'policy> .*\['
     sees '1 of [0-9]+ dialogues'
 
     step "evaluate, also with another partner"
     run slim-rl evaluate matching_local --checkpoint data/warmstart --checkpoint runs/matching_local/model \
         --partner shy --partner mute --mode free --games 10
-    sees '10 held-out games'
-    has logs/evaluation/table.txt logs/evaluation/warmstart_shy_free.jsonl logs/evaluation/matching_local_mute_free.jsonl
-    run slim-rl lab audit logs/evaluation
-    run slim-rl watch runs/matching_local --terminal
-    sees 'questions'
-    run slim-rl lab dialogues logs/evaluation --output traces
-    has traces/*
+    sees 'of 10 games'
+    has logs/evaluation/warmstart_shy_free.jsonl logs/evaluation/matching_local_mute_free.jsonl
     run slim-rl export runs/matching_local --results logs/evaluation --output exported
     has exported/README.md exported/model.safetensors
 
@@ -101,10 +95,8 @@ if with local; then
     has paper/experiment.yaml paper/PREREGISTRATION.md
     cd paper
     few=(--set train.games_per_step=2 --set train.group_size=4 --set train.eval_games=10 --set data.num_train=40 --set data.num_eval=10)
-    run slim-rl lab arms matching_local --arms experiment.yaml --arm shy --arm mute --seeds 0 --set train.steps=1 --set train.processes=1 "${few[@]}"
+    run slim-rl lab run . --arm shy --arm mute --seeds 0 --set train.steps=1 --set train.processes=1 "${few[@]}"
     sees 'shy: It '
-    run slim-rl lab compare logs/matching_local-shy-s0 logs/matching_local-mute-s0
-    sees 'questions'
     run slim-rl lab page .
     has results/results.html results/README.md
     cd ..
@@ -117,13 +109,6 @@ else
     refused slim-rl train matching_local --set train.steps=2
     sees "needs torch.*pip install 'slim-rl\[local\]'"
 fi
-
-step "the benchmark"
-run slim-rl lab bench solo --suite matching_3x3
-sees 'matching 3x3 free'
-has bench/solo.json.gz
-run slim-rl lab leaderboard bench/*.json.gz --output board
-has board/leaderboard.html board/README.md
 
 step "play"
 printf '%s\n' 'What is Ava Li on BLEU?' '[propose]' 'BLEU: Ava Li' 'Electra: Daniel Nguyen' 'GloVe: Sofia Patel' '' >typed
@@ -142,7 +127,7 @@ run slim-rl generate matching_offline
 sees '1,000 of the 6,400 games'
 has data/games_eval.jsonl
 refused slim-rl generate matching_offline --set game.n=6
-sees 'slim-rl generate matching_offline --set game.n=6 --overwrite'
+sees 'slim-rl generate CONFIG --overwrite'
 if with local; then
     run slim-rl doctor matching_offline --backend trl --set policy.model=data/warmstart
     sees '1000 in data/games.jsonl'

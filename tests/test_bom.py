@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from slim_rl.config import OpenAIConfig, load_config
-from slim_rl.dialogue.rows import read_rows
+from slim_rl.dialogue.games_file import read_rows
 from slim_rl.games.matching import MatchingEnv
-from slim_rl.games.matching.chat_data import read_recorded
-from slim_rl.lab.bench.file import _data
+from slim_rl.games.matching.lab.recorded import read_recorded
 from slim_rl.lab.experiment.page import _by_hand
 from slim_rl.partners.openai_chat import read_prompt
 
@@ -25,7 +24,6 @@ READERS = {
     "recorded games": (json.dumps({**BOARD, "action_log": [SAID]}), lambda path: len(list(read_recorded(path)))),
     "config": ("slim_rl:\n  name: mine\n", lambda path: load_config(path).name),
     "prompt": ("<!-- version: 3 -->\nBe shy.", lambda path: read_prompt(OpenAIConfig(prompt=path), None)),
-    "result": ('{"canary": "c"}', lambda path: _data(path)),
     "text of a page": ("What it shows.", lambda path: _by_hand(path)),
 }
 

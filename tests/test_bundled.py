@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -15,7 +13,6 @@ from slim_rl import __version__, bundled
 from slim_rl.config import load_config
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.policies import load_tokenizer
-from tests.fakes.disk import largest_file
 from tests.paths import ROOT
 
 
@@ -71,33 +68,14 @@ def test_a_tokenizer_comes_from_there(empty: Path) -> None:
     assert load_tokenizer("data/warmstart").encode("[propose]")
 
 
-def test_a_copy_that_was_cut_short_leaves_no_half_of_a_file(empty: Path) -> None:
-    with largest_file(2000), pytest.raises(OSError, match="File too large"):
-        bundled.copy_to(empty / "mine")
-    bundled.copy_to(empty / "mine")
-    for path in (path for path in (empty / "mine").rglob("*") if path.is_file()):
-        assert path.read_bytes() == (ROOT / path.relative_to(empty / "mine")).read_bytes()
-
-
-def test_two_may_copy_at_once(empty: Path) -> None:
-    for folder in ("one", "two", "three"):
-        words = [sys.executable, "-c", f"from slim_rl.bundled import *; copy_to(Path({folder!r}))"]
-        both = [subprocess.Popen(words, env={**os.environ, "PYTHONPATH": str(ROOT)}) for _ in range(2)]
-        assert [process.wait() for process in both] == [0, 0]
-
-
-def test_copies_are_ours_and_changes_are_kept(empty: Path) -> None:
-    new = bundled.copy_to(empty / "mine")
-    for path in new:
-        assert path.read_bytes() == (ROOT / path.relative_to(empty / "mine")).read_bytes()
-    assert {path.parent.name for path in new} >= set(bundled.COPIED)
+def test_copies_are_ours_and_nothing_is_overwritten(empty: Path) -> None:
+    for name in bundled.COPIED:
+        for path in bundled.copy(name, empty / "mine" / name):
+            assert path.read_bytes() == (ROOT / path.relative_to(empty / "mine")).read_bytes()
     assert os.access(empty / "mine" / "scripts" / "run_matching.sh", os.X_OK)
-    assert bundled.copy_to(empty / "mine") == []
-
     (empty / "mine" / "configs" / "matching.yaml").unlink()
-    (empty / "mine" / "examples" / "treasure.py").write_text("# changed")
-    with pytest.raises(DataError, match=r"treasure\.py exists"):
-        bundled.copy_to(empty / "mine")
+    with pytest.raises(DataError, match=r"configs/.* exists"):
+        bundled.copy("configs", empty / "mine" / "configs")
     assert not (empty / "mine" / "configs" / "matching.yaml").exists(), "nothing is copied by halves"
 
 

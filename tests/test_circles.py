@@ -24,5 +24,5 @@ def test_no_imports_go_in_a_circle() -> None:
 def test_who_works_for_a_trainer_does_not_import_who_launches_it() -> None:
     graph = grimp.build_graph("slim_rl", cache_dir=None)
     verl = "slim_rl.backends.verl"
-    for worker in ("agent_loop", "training_reward", "plugin", "policy", "reward", "stop"):
+    for worker in ("agent_loop", "plugin", "policy", "reward"):
         assert not graph.chain_exists(importer=f"{verl}.{worker}", imported=f"{verl}.launch"), worker

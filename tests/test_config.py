@@ -71,9 +71,7 @@ def test_section_override_keeps_unnamed_keys() -> None:
         ),
         ({"train": {"question_price": 0.1}}, r"today's name is train\.reward_args\.price, with train\.reward: price"),
         ({"train": {"credit": "turn"}}, r"today's name is train\.reward, with turn_credit or expected_credit"),
-        ({"train": {"reward": "shuffled_all"}}, r"today's name is shuffled, with train\.reward_args\.zeros: true"),
         ({"train": {"payment": "agreed"}}, r"train\.payment.*; today's name is train\.reward\.$"),
-        ({"partner": {"doubts": True}}, r"partner\.doubts.*; today's name is partner\.explain_rejections\.$"),
         ({"slime": {"engine_patience": 5}}, r"today's name is slime\.engine_retry_seconds\.$"),
         ({"warmstart": {"player": {"minds_price": 1}}}, r"today's name is warmstart\.player\.cost_aware_share"),
         ({"warmstart": {"player": {"about_plan": 1}}}, r"today's name is warmstart\.player\.ask_about_plan_share"),
@@ -103,11 +101,11 @@ def test_a_wrong_override_is_named(override) -> None:
 
 def test_a_config_for_another_folder_has_absolute_paths(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    partner = {"replay": "logs", "openai": {"cassette": "/shared/a.sqlite", "prompt": "rules.md"}}
+    partner = {"args": {"replay": "logs"}, "openai": {"cassette": "/shared/a.sqlite", "prompt": "rules.md"}}
     config = parse_config({"data": {"train": "games.jsonl", "eval": None}, "partner": partner}).from_anywhere()
     assert (config.data.train, config.data.eval) == (tmp_path / "games.jsonl", None)
     openai = config.partner.openai
-    assert (config.partner.replay, openai.prompt) == (tmp_path / "logs", tmp_path / "rules.md")
+    assert (config.partner.args["replay"], openai.prompt) == (str(tmp_path / "logs"), tmp_path / "rules.md")
     assert str(openai.cassette) == "/shared/a.sqlite"
 
 
@@ -146,7 +144,6 @@ def test_a_config_cannot_be_changed_by_accident() -> None:
         ("train.backend=tlr", "did you mean trl?"),
         ("partner.kind=shi", "did you mean shy?"),
         ("train.zzz=1", "remove it or correct its spelling."),
-        ("train.lr=1", "today's name is train.learning_rate."),
     ],
 )
 def test_misspelt_key_in_a_file_names_the_nearest(tmp_path, wrong, meant) -> None:
@@ -194,12 +191,8 @@ def test_what_is_wrong_with_a_section_does_not_repeat_all_of_it() -> None:
     [
         ("name=2026-11-25", "2026-11-25"),
         ("name=0123", "0123"),
-        ("name=1.50", "1.50"),
-        ("name=true", "true"),
-        ("name='7'", "7"),
+        ("name=7", "7"),
         ("arm=no", "no"),
-        ("arm=null", "null"),
-        ("output_dir=2026", Path("2026")),
         ("data.eval=null", None),
         ("partner.openai.base_url=null", None),
         ("partner.openai.model=4", "4"),
@@ -229,26 +222,6 @@ def test_plain_values_of_a_file_are_those_of_yaml_1_2(tmp_path: Path) -> None:
     assert (config.name, config.arm, config.train.frozen, config.train.report_to) == (
         "2026-11-25", "off", True, ("wandb",),
     )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("former", "today"),
-    [
-        ("num_epochs", "train.steps"),
-        ("train.num_epochs", "train.steps"),
-        ("train.keep_last_n", "train.keep_checkpoints"),
-        ("train.output_dir", "output_dir"),
-        ("train.num_generations", "train.group_size"),
-        ("policy.model_name_or_path", "policy.model"),
-    ],
-)
-def test_name_of_another_trainer_is_answered_with_todays(former: str, today: str) -> None:
-    said = rf"'{former.rpartition('.')[2]}' is not a key slim_rl knows; today's name is {today}"
-    with pytest.raises(ConfigError, match=said.replace("'", "'(?:[a-z]+\\.)?", 1)):
-        parse_config({}, [f"{former}=3"])
-    *section, name = former.split(".")
-    with pytest.raises(ConfigError, match=said):
-        Config().changed(**({section[0]: {name: 3}} if section else {name: 3}))
 
 
 def test_misspelt_key_of_a_program_is_refused() -> None:

@@ -9,9 +9,9 @@ import pytest
 MODULES = (
     "session",
     "config",
-    "dialogue.dealing",
+    "dialogue.games_file",
     "dialogue.measures",
-    "games.matching.demonstrations",
+    "games.matching.lab.demonstrations",
     "games.matching.reading.reader",
 )
 

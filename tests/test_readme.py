@@ -113,10 +113,9 @@ def test_importing_slim_rl_imports_nothing_of_it(tmp_path: Path) -> None:
 
 
 def test_every_name_is_there_and_typed() -> None:
-    tree = ast.parse((ROOT / "slim_rl" / "__init__.py").read_text(encoding="utf-8"))
-    (typed,) = (node for node in tree.body if isinstance(node, ast.If))
+    tree = ast.parse((ROOT / "slim_rl" / "__init__.pyi").read_text(encoding="utf-8"))
     imported = {
-        alias.name: node.module for node in typed.body if isinstance(node, ast.ImportFrom) for alias in node.names
+        alias.name: node.module for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names
     }
     assert sorted(imported) == slim_rl.__all__
     for name, module in imported.items():

@@ -10,9 +10,8 @@ from reference_pages.metrics import BATCH
 
 from slim_rl.cli import CALLS
 from slim_rl.commands import load
-from slim_rl.dialogue.measures import MEASURES
-from slim_rl.dialogue.record import Dialogue, StopReason, Turn
-from slim_rl.dialogue.tracked import batch_metrics
+from slim_rl.dialogue.measures import MEASURES, batch_metrics
+from slim_rl.dialogue.record import Dialogue, StopReason, Turn, Usage
 from tests.paths import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -29,12 +28,13 @@ def test_command_line_page_has_every_option(name: str) -> None:
     text = (REFERENCE / "cli.md").read_text(encoding="utf-8")
     section = re.split(r"^#+ slim-rl ", text, flags=re.M)
     (part,) = (each for each in section if each.partition("\n")[0] == name)
-    options = {option for parameter in load(name).params for option in parameter.opts if option.startswith("--")}
+    shown = [parameter for parameter in load(name).params if not getattr(parameter, "hidden", False)]
+    options = {option for parameter in shown for option in parameter.opts if option.startswith("--")}
     assert options - {"--help"} <= set(re.findall(r"(?<![\w-])--[a-z0-9-]+", part))
 
 
 def test_metrics_page_has_every_metric_of_a_step() -> None:
-    turns = [Turn("x", role=role, usage={"calls": 1, "input_tokens": 1}) for role in ("policy", "partner")]
+    turns = [Turn("x", role=role, usage=Usage(calls=1, input_tokens=1)) for role in ("policy", "partner")]
     played = Dialogue("a", "g", 0, 0, {}, {}, {}, turns=turns, stop_reason=StopReason.AGREED, reward=0.5)
     failed = Dialogue("b", "g", 0, 0, {}, {}, {}, stop_reason=StopReason.PARTNER_FAILED)
     logged = {re.sub(r"^(stop|failure)/.*", r"\1/{}", name) for name in batch_metrics([played, failed])}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,14 +12,14 @@ import pytest
 
 from slim_rl.config import Config, parse_config
 from slim_rl.errors import ConfigError, DataError, SlimError
-from slim_rl.files import disk_errors, host_name, replacing, replacing_folder, sweep, write_atomically
+from slim_rl.files import disk_errors, host_name, replacing, replacing_folder, write_atomically
 from slim_rl.jsonl import encode
-from slim_rl.runs import LOG_MARKER, MARKER, RunFolder, check_same, evaluating
+from slim_rl.runs import MARKER, RunFolder, check_same
 from tests.paths import ROOT
 
 
 def make_config(folder: Path, *overrides: str) -> Config:
-    data = {"name": "a", "output_dir": str(folder / "runs"), "log": {"dir": str(folder / "logs")}}
+    data = {"name": "a", "output_dir": str(folder / "runs")}
     return parse_config(data, overrides)
 
 
@@ -62,8 +61,8 @@ def test_fresh_removes_what_the_run_wrote_and_nothing_else(tmp_path: Path) -> No
         write_atomically(folder.logs / name, "")
     with RunFolder(make_config(tmp_path, "seed=5")).working(fresh=True):
         left = {path.name for path in folder.path.iterdir()}
-    assert left == {MARKER, f"{MARKER}.lock", "config.yaml", "notes.md"}
-    assert {path.name for path in folder.logs.iterdir()} == {LOG_MARKER, f"{LOG_MARKER}.lock", "notes.md"}
+    assert left == {MARKER, f"{MARKER}.lock", "config.yaml", "logs", "notes.md"}
+    assert {path.name for path in folder.logs.iterdir()} == {"notes.md"}
     assert "seed: 5" in (folder.path / "config.yaml").read_text(encoding="utf-8")
 
 
@@ -74,19 +73,11 @@ def test_a_folder_of_somebody_elses_is_refused_and_left_as_it_is(name: str, tmp_
     before = everything(tmp_path)
     for fresh in (False, True):
         with (
-            pytest.raises(ConfigError, match="not marked as a run's folder"),
+            pytest.raises(ConfigError, match="holds files but no configuration of a run"),
             RunFolder(make_config(tmp_path)).working(fresh=fresh),
         ):
             pass
     assert everything(tmp_path) == before
-
-
-def test_a_run_from_before_the_marker_counts_by_its_config(tmp_path: Path) -> None:
-    folder = started(make_config(tmp_path))
-    (folder.path / MARKER).unlink()
-    (folder.logs / LOG_MARKER).unlink()
-    with RunFolder(make_config(tmp_path)).working(fresh=True):
-        assert not (folder.path / "checkpoints").exists()
 
 
 def test_a_run_inside_anothers_folder_stays(tmp_path: Path) -> None:
@@ -98,22 +89,13 @@ def test_a_run_inside_anothers_folder_stays(tmp_path: Path) -> None:
     assert everything(inner.path) == before
 
 
-def test_fresh_run_removes_only_its_log(tmp_path: Path) -> None:
-    other = started(make_config(tmp_path, "name=other"))
-    config = make_config(tmp_path, f"output_dir={tmp_path}/runs", "name=runs", f"log.dir={tmp_path}")
-    folder = started(config)
-    assert folder.logs == other.path.parent  # the log's folder is the folder of all runs
-    write_atomically(folder.logs / "eval-000009.jsonl", encode({"run": "another"}) + b"\n")
-    before = everything(other.path)
-    with RunFolder(config).working(fresh=True):
-        assert not (folder.logs / "train.jsonl").exists()
-        assert (folder.logs / "eval-000009.jsonl").exists()
-    assert everything(other.path) == before
-
-
 @pytest.mark.parametrize(
     "override",
-    ["policy.model={0}/runs/a/model", "partner.replay={0}/logs/a/train.jsonl", "data.train={0}/logs/a/train.jsonl"],
+    [
+        "policy.model={0}/runs/a/model",
+        "partner.args.replay={0}/runs/a/logs/train.jsonl",
+        "data.train={0}/runs/a/logs/train.jsonl",
+    ],
 )
 def test_a_run_does_not_read_what_it_writes_itself(override: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="itself writes"):
@@ -165,62 +147,9 @@ def test_run_resumes_with_what_may_change(other: str, tmp_path: Path) -> None:
     RunFolder(make_config(tmp_path, other)).check()
 
 
-def second_run(tmp_path: Path) -> Config:
-    return make_config(tmp_path, f"output_dir={tmp_path}/runs2")
-
-
-@pytest.mark.parametrize("fresh", [False, True])
-@pytest.mark.parametrize("marked", [True, False], ids=["marked", "from before the marker"])
-def test_log_folder_of_another_run_is_refused(marked: bool, fresh: bool, tmp_path: Path) -> None:
-    first = started(make_config(tmp_path))
-    if not marked:
-        (first.logs / LOG_MARKER).unlink()
-    before = everything(tmp_path)
-    with (
-        pytest.raises(ConfigError, match=r"^log\.dir=.*logs/a holds the dialogue log of another run"),
-        RunFolder(second_run(tmp_path)).working(fresh),
-    ):
-        pass
-    shutil.rmtree(first.path)  # who owned the log is gone, and its log stays
-    with pytest.raises(ConfigError, match=r"whose folder was removed\. Give this run another name"):
-        RunFolder(make_config(tmp_path)).check(fresh)
-    assert everything(first.logs) == {
-        name.removeprefix("logs/a/"): text for name, text in before.items() if name.startswith("logs/")
-    }
-
-
-def test_log_folder_goes_with_a_run_that_is_moved(tmp_path: Path) -> None:
-    first = started(make_config(tmp_path))
-    first.path.parent.rename(tmp_path / "runs2")
-    (tmp_path / "runs2" / "a" / "config.yaml").unlink()  # which names the folder
-    with RunFolder(second_run(tmp_path)).working():
-        assert (first.logs / "train.jsonl").exists()
-
-
-def test_log_folder_in_use_by_another_run_is_refused(tmp_path: Path) -> None:
-    folder = RunFolder(make_config(tmp_path))
-    with folder.working():
-        for run in (RunFolder(second_run(tmp_path)), RunFolder(make_config(tmp_path))):
-            with pytest.raises(SlimError, match=f"is in use by process {os.getpid()} "):
-                run.check()
-
-
-def test_run_and_evaluation_never_share_a_log_folder(tmp_path: Path) -> None:
-    folder = started(make_config(tmp_path))
-    with (
-        pytest.raises(ConfigError, match="logs/a holds the dialogue log of a run; name another"),
-        evaluating(folder.logs),
-    ):
-        pass
-    with evaluating(tmp_path / "logs" / "b"):
-        pass
-    with pytest.raises(ConfigError, match="logs/b holds the dialogue log of another run or evaluation"):
-        RunFolder(make_config(tmp_path, "name=b")).check()
-
-
-@pytest.mark.parametrize("backend", ["slime", "verl"])
-def test_log_outside_the_folder_of_a_cluster_run_is_refused(backend: str, tmp_path: Path) -> None:
-    config = make_config(tmp_path, f"train.backend={backend}")
+@pytest.mark.parametrize("backend", ["slime", "trl", "verl"])
+def test_log_outside_the_folder_of_a_run_is_refused(backend: str, tmp_path: Path) -> None:
+    config = make_config(tmp_path, f"train.backend={backend}", f"log.dir={tmp_path}/logs")
     with pytest.raises(ConfigError, match=f"where a run on {backend} keeps its log"):
         check_same(tmp_path / "run" / "config.yaml", config)
     check_same(tmp_path / "run" / "config.yaml", config.changed(log={"dir": Path("dialogues")}))
@@ -262,7 +191,6 @@ def test_leftovers_of_killed_processes_are_removed(tmp_path: Path, dead: int) ->
         folder.path / f".config.yaml.{host}.{dead}.tmp",
         folder.path / f".model.{host}.{dead}.tmp",
         folder.logs / f".train.jsonl.{host}.{dead}.tmp",
-        tmp_path / f".g0.jsonl.{host}.{dead}.tmp",
     ]
     stays = [
         folder.path / f".model.{host}.{live}.tmp",
@@ -299,13 +227,6 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     assert everything(tmp_path) == {"model/old": b"old"}
     write(fails=False)
     assert everything(tmp_path) == {"model/new": b"new"}
-
-
-def test_folder_of_a_killed_exchange_is_restored(tmp_path: Path, dead: int) -> None:
-    write_atomically(tmp_path / f".model.{host_name()}.{dead}.old" / "weights", "old")
-    write_atomically(tmp_path / f".model.{host_name()}.{dead}.tmp" / "weights", "new")
-    sweep(tmp_path / "model")
-    assert everything(tmp_path) == {"model/weights": b"old"}
 
 
 def test_full_disk_is_one_sentence_and_other_errors_stay(tmp_path: Path) -> None:
@@ -345,17 +266,3 @@ def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
         with pytest.raises(DataError, match="is a device or a pipe, not a file that can be replaced; name a file"):
             write_atomically(path, "games")
     assert pipe.is_fifo() and (tmp_path / "link").is_symlink() and (tmp_path / "out").is_symlink()
-
-
-def test_run_of_former_keys_continues_with_equal_values(tmp_path: Path) -> None:
-    """A config.yaml written before the keys were renamed holds the same values under their former names."""
-    config = make_config(tmp_path, "partner.explain_rejections=true", "train.reward=agreed")
-    folder = started(config)
-    path = folder.path / "config.yaml"
-    text = path.read_text(encoding="utf-8").replace("explain_rejections:", "doubts:").replace(" reward:", " payment:")
-    text = text.replace("train.reward:", "train.payment:")
-    path.write_text(text.replace("reward_args:", "payment_args:").replace("engine_retry_seconds:", "engine_patience:"))
-    assert "doubts: true" in text and "payment: agreed" in text
-    check_same(path, config)
-    with pytest.raises(ConfigError, match=r"other values of train\.reward;"):
-        check_same(path, config.changed(train={"reward": "game"}))

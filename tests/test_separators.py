@@ -9,11 +9,10 @@ import pytest
 
 from slim_rl import jsonl
 from slim_rl.analysis.load import load, read_dialogue
+from slim_rl.dialogue.games_file import GameRow, read_rows, write_rows
 from slim_rl.dialogue.log import DialogueLog, read_log
-from slim_rl.dialogue.rows import GameRow, read_rows, write_rows
-from slim_rl.games.matching.chat_data import convert_command, read_recorded
 from slim_rl.games.matching.env import MatchingEnv
-from slim_rl.lab.audit import audits
+from slim_rl.games.matching.lab.recorded import convert_command, read_recorded
 from tests.dialogue.made import STATE, MakeDialogue
 from tests.games.matching.test_chat_data import answers, proposes, record, says
 
@@ -33,9 +32,8 @@ def test_the_characters_are_in_the_file_as_they_are(log: Path) -> None:
     assert all(character.encode() in log.read_bytes() for character in "\u2028\u2029\x85")
 
 
-def test_a_log_is_read_audited_and_analysed(log: Path) -> None:
+def test_a_log_is_read_and_analysed(log: Path) -> None:
     assert [[turn.text for turn in dialogue.turns] for dialogue in read_log(log)] == [list(SAID)] * 3
-    assert audits(read_log(log))[0][0].dialogues == 3
     found = load([log.parent])
     assert len(found.frame) == 3 and not found.warnings
     assert [turn["text"] for turn in read_dialogue(found, next(found.frame.itertuples()))["turns"]] == list(SAID)

@@ -61,16 +61,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 COMMANDS = {
     "show": ["show", "logs"],
     "analyze": ["analyze", "logs", "--output", "plots"],
-    "audit": ["lab", "audit", "logs"],
-    "results": ["lab", "results", "experiment.yaml", "--output", "page"],
-    "replay": [
-        *(
-            "lab", "incentives", str(ROOT / "configs" / "matching_local.yaml"), "--games", "2", "--questions", "1",
-            "--live",
-        ),
-        *("--set", "partner.kind=replay", "--set", "partner.replay=logs"),
-    ],
-}  # fmt: skip
+    "page": ["lab", "page", "experiment.yaml", "--output", "page"],
+}
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
@@ -156,14 +148,14 @@ def test_weights_are_not_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_slime_is_given_no_model_with_code(tmp_path: Path) -> None:
-    from slim_rl.backends.checkpoints import read_model_config
+    from slim_rl.backends.checkpoints import locate_model
 
     described = json.loads((ROOT / "data" / "warmstart" / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(described))
-    read_model_config(tmp_path)
+    locate_model(str(tmp_path), download=False)
     (tmp_path / "config.json").write_text(json.dumps(described | {"auto_map": {"AutoModel": "evil.Model"}}))
     with pytest.raises(DataError, match="auto_map"):
-        read_model_config(tmp_path)
+        locate_model(str(tmp_path), download=False)
 
 
 def test_yaml_makes_no_objects(tmp_path: Path) -> None:
@@ -175,10 +167,10 @@ def test_yaml_makes_no_objects(tmp_path: Path) -> None:
 def test_the_trainers_are_told_to_trust_no_code(tmp_path: Path) -> None:
     pytest.importorskip("trl")
     from slim_rl.backends.trl.arguments import grpo_arguments
-    from slim_rl.backends.verl.launch import build_overrides
+    from slim_rl.backends.verl.settings import settings
 
     assert grpo_arguments(load_config("matching_local"), tmp_path).trust_remote_code is False
-    told = build_overrides(load_config("verl_ppo")).values
+    told = settings(load_config("verl_ppo"))
     assert [told[f"{part}.trust_remote_code"] for part in ("data", "critic.model", "actor_rollout_ref.model")] == [
         False
     ] * 3

@@ -21,8 +21,8 @@ from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.errors import DataError
 from slim_rl.files import write_atomically
-from slim_rl.games.matching.instance import state_of
 from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.state import state_of
 from slim_rl.statistics.estimate import Estimate
 from slim_rl.statistics.intervals import clustered_mean
 

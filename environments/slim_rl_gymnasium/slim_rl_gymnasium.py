@@ -17,7 +17,7 @@ import gymnasium
 from gymnasium.spaces import Text
 
 from slim_rl.config import Config
-from slim_rl.dialogue.rows import GameRow, Split
+from slim_rl.dialogue.games_file import GameRow, Split
 from slim_rl.session import Games, Observation, metrics, wait
 
 ID = "slim_rl/Matching-v0"

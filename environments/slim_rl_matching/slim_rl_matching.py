@@ -22,12 +22,11 @@ from verifiers.v1.dialects.chat import message_to_wire
 from verifiers.v1.errors import MODEL_TRANSPORT_ERROR_EXIT_CODE
 
 from slim_rl.dialogue.chat import split_thought
-from slim_rl.dialogue.factory import partner_class
-from slim_rl.dialogue.partner import Partner, PartnerFailure, Usage
-from slim_rl.dialogue.record import Dialogue, StopReason, Turn
-from slim_rl.dialogue.rows import GameRow
-from slim_rl.dialogue.token_player import opening
-from slim_rl.environment import View
+from slim_rl.dialogue.games_file import GameRow
+from slim_rl.dialogue.players import Partner, PartnerFailure
+from slim_rl.dialogue.record import Dialogue, StopReason, Turn, Usage
+from slim_rl.dialogue.worker import RolloutWorker
+from slim_rl.environment import View, arguments_for
 from slim_rl.partners.endpoint import Completion, Endpoint
 from slim_rl.partners.openai_chat import OpenAIPartner
 from slim_rl.session import Games, metrics
@@ -137,7 +136,8 @@ class VerifiersEnv(vf.Env[VerifiersEnvConfig]):
             player, opposite = (_Conversation(each, task, stack) for each in (agents.player, agents.opposite))
             talks = {0: player, 1: opposite} if games.worker.selfplay else {row.seat: player}
             partner = self._partner(opposite) if self.config.opposite.model else None
-            dialogues = await games.worker.play(episode, policy=_Seats(talks), partner=partner)
+            worker = RolloutWorker(games.config, None, partner=partner) if partner else games.worker
+            dialogues = await worker.play(episode, policy=_Seats(talks))
             for dialogue in dialogues:
                 games.keep(dialogue)
                 _record(dialogue, talks[dialogue.seat])
@@ -145,8 +145,9 @@ class VerifiersEnv(vf.Env[VerifiersEnvConfig]):
     def _partner(self, talk: _Conversation) -> Partner:
         """The game's chat partner, who asks an agent of verifiers' in place of an endpoint."""
         config = self.taskset.games.config
-        made: type[OpenAIPartner] = partner_class(config, "openai")
-        return made(config.partner, cast(Endpoint, _AgentEndpoint(talk, self.config.opposite.model)))
+        made: type[OpenAIPartner] = config.changed(partner={"kind": "openai"}).opposite.cls
+        endpoint = cast(Endpoint, _AgentEndpoint(talk, self.config.opposite.model))
+        return made(config.partner.openai, endpoint, **arguments_for(made, config.partner.args))
 
 
 def _record(dialogue: Dialogue, talk: _Conversation) -> None:
@@ -194,7 +195,7 @@ class _Conversation:
         return trace.assistant_messages[-1], trace.calls[-1].finish_reason == "length"
 
 
-class _Seats:
+class _Seats(Partner):
     """The policy, who plays one seat, or in self-play both, by a conversation each."""
 
     identity: ClassVar[dict[str, Any]] = {"kind": "external"}
@@ -205,7 +206,7 @@ class _Seats:
     async def act(self, view: View) -> Turn:
         talk = self._seats[view.seat]
         told = [{"role": "user", "content": view.observation}]
-        chat = opening(list(view.prompt), view) if talk.trace is None else told
+        chat = list(view.prompt) if talk.trace is None else told
         said, cut = await talk.answer(chat)
         text, aloud = split_thought(said.content or "")
         return Turn(text, thought=aloud or said.reasoning_content, cut=StopReason.TURN_TOKENS if cut else None)

@@ -21,8 +21,8 @@ from openenv.core.env_server.types import Action, EnvironmentMetadata, State
 from openenv.core.env_server.types import Observation as OpenEnvObservation
 from pydantic import Field
 
+from slim_rl.dialogue.games_file import GameRow, Split
 from slim_rl.dialogue.record import StopReason
-from slim_rl.dialogue.rows import GameRow, Split
 from slim_rl.session import Games, Observation, metrics, wait
 
 

@@ -13,12 +13,12 @@ from typing import Any
 from examples.guess_who.reading import read
 from examples.guess_who.traits import TRAITS, phrase
 from examples.guess_who.view import GuessWhoView
-from slim_rl import Curriculum, Lesson, Turn, View
+from slim_rl import Curriculum, Lesson, Partner, Turn, View
 
 ASK = ("Does it have {trait}?", "Is it somebody with {trait}?", "Any sign of {trait}?")
 
 
-class QuestioningPlayer:
+class QuestioningPlayer(Partner):
     """Plays the asker's seat. The same view gives the same action.
 
     Args:

@@ -20,12 +20,12 @@ from examples.guess_who.reading import answer_of, asks, named_characters, read, 
 from examples.guess_who.settings import GuessWhoSettings
 from examples.guess_who.view import GuessWhoView
 from examples.guess_who.worth import Suspects
-from slim_rl import Board, DataError, MeasuredEnvironment, seed_of
+from slim_rl import BaseEnvironment, Board, DataError, Instrument, seed_of
 
 _ASK = "Ask one thing at a time, a trait or a character, to be answered with yes or no."
 
 
-class GuessWhoEnv(MeasuredEnvironment):
+class GuessWhoEnv(BaseEnvironment):
     """See the module's docstring. A game state is `GameBoard.to_dict`'s.
 
     Args:
@@ -35,23 +35,12 @@ class GuessWhoEnv(MeasuredEnvironment):
     seats = 2
     tags: ClassVar[tuple[str, ...]] = ("message", "guess")
     undealt: ClassVar[tuple[str, ...]] = ("max_errors", "tiles", "rules")
-    question_kinds: ClassVar[Mapping[str, str]] = KINDS
-    annotator_version = 4  # 1 and 2 read some answers that leave it open as yes or no
     Settings = GuessWhoSettings
     partners: ClassVar[Mapping[str, str]] = {
         "shy": "examples.guess_who.partners.ShyPartner",
         "mute": "examples.guess_who.partners.MutePartner",
     }
-    annotate = staticmethod(annotate)
-    state_values = staticmethod(state_values)
-    partner_faults = staticmethod(partner_faults)
-    asks = staticmethod(asks)
-    questions_worth_asking = staticmethod(worth.questions_worth_asking)
-    references = staticmethod(worth.references)
-    frontier = staticmethod(worth.frontier)
-    scripted_players = staticmethod(players.scripted_players)
-    baselines = staticmethod(players.baselines)
-    curriculum = staticmethod(curriculum)
+    instrument = f"{__name__}.GuessWhoInstrument"
 
     def __init__(self, max_errors: int = 3, tiles: bool = True, rules: Literal["full", "none"] = "full") -> None:
         self.max_errors, self.tiles, self.rules = max_errors, tiles, rules
@@ -63,10 +52,6 @@ class GuessWhoEnv(MeasuredEnvironment):
         for number in numbers:
             board = GameBoard.dealt(seed_of(seed, split, number), game.size, game.max_questions)
             yield board.id, board.to_dict()
-
-    @classmethod
-    def target(cls, game_state: Any, seat: int) -> str:
-        return f"[guess] {GameBoard.from_dict(game_state).secret}"
 
     def reset(self, game_state: Any) -> None:
         """Deals a game. Raises DataError for a malformed state."""
@@ -189,8 +174,24 @@ class GuessWhoEnv(MeasuredEnvironment):
         title = "the characters, the hidden one marked" if knows else "the characters"
         return Board(title, self.game.names, ("traits", "tile"), tuple(zip(traits, standing, strict=True)), marked)
 
-    @classmethod
-    def viewer_board(cls, game_state: Any, seat: int) -> dict[str, Any] | None:
+
+class GuessWhoInstrument(Instrument):
+    """What the asker's questions are worth."""
+
+    question_kinds: ClassVar[Mapping[str, str]] = KINDS
+    annotator_version = 4  # 1 and 2 read some answers that leave it open as yes or no
+    annotate = staticmethod(annotate)
+    state_values = staticmethod(state_values)
+    partner_faults = staticmethod(partner_faults)
+    asks = staticmethod(asks)
+    questions_worth_asking = staticmethod(worth.questions_worth_asking)
+    references = staticmethod(worth.references)
+    frontier = staticmethod(worth.frontier)
+    scripted_players = staticmethod(players.scripted_players)
+    baselines = staticmethod(players.baselines)
+    curriculum = staticmethod(curriculum)
+
+    def viewer_board(self, game_state: Any, seat: int) -> dict[str, Any] | None:
         """Returns the characters and the hidden one as text; None for another game's state."""
         try:
             game = GameBoard.from_dict(game_state)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from examples.guess_who.reading import Message, read
 from examples.guess_who.view import GuessWhoView
-from slim_rl import PartnerFailure, Turn, View
+from slim_rl import Partner, PartnerFailure, Turn, View
 
 VERSION = 3  # raised when the same view would get another reply
 
@@ -29,7 +29,7 @@ SILENT = ("I would rather keep that to myself.", "I cannot tell you that.", "Let
 NOTED = ("I see.", "Thank you.", "Well.")
 
 
-class ShyPartner:
+class ShyPartner(Partner):
     """Answers what it is plainly asked; vague otherwise."""
 
     kind: ClassVar[str] = "shy"

@@ -16,13 +16,13 @@ from examples.guess_who.settings import GuessWhoSettings
 from examples.guess_who.traits import phrase
 from examples.guess_who.view import GuessWhoView
 from examples.guess_who.worth import GreedyAsker, bits, shuffled
-from slim_rl import ScriptedPlayer, Turn, View
+from slim_rl import Partner, ScriptedPlayer, Turn, View
 
 Names = Sequence[str]
 
 
 @dataclass
-class Player:
+class Player(Partner):
     """Says its messages, then guesses.
 
     Attributes:

@@ -1,30 +1,63 @@
-"""Figures of the log report, drawn from the results dict; those over training are in `curves`.
+"""Figures of the log report, drawn from its numbers, and the style and export that all figures share.
 
-Each function returns a matplotlib Figure, or None if there is nothing to plot. Bands and bars are 95% intervals over games.
+Each `draw` returns a matplotlib Figure, or None if there is nothing to plot. Bands and bars are 95% intervals over games. An arm has one
+colour in every figure; colours are Okabe and Ito's, chosen for the colour-blind. The same numbers give the same bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import io
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from slim_rl.analysis.alt_texts import curves_alt, other_measures_alt, shares_alt
-from slim_rl.analysis.curves import (
-    kinds,
-    measures,
-    measures_caption,
-    reference_rewards,
-    stop_reasons,
-    training,
-    training_caption,
-)
-from slim_rl.analysis.figure_style import INK, colours, draw_levels, label_ends, short_words
+from slim_rl.formats import NOT_MEASURED, sentence, words
+
+ARM_COLOURS = {
+    "shy": "#0072B2",
+    "forthcoming": "#D55E00",
+    "mute": "#5B5B5B",
+    "shuffled_reward": "#CC79A7",
+    "frozen_policy": "#009E73",
+}
+SPARE_COLOURS = ("#E69F00", "#56B4E9", "#8C6D31", "#882255", "#117733", "#332288")
+LAYER_COLOURS = ("#0072B2", "#56B4E9", "#E69F00", "#B8B8B8", "#009E73", "#CC79A7", "#8C6D31", "#882255")
+INK, SOFT, FAINT = "#222222", "#6B6B6B", "#E4E4E4"
+STYLE: Any = {
+    "font.family": "DejaVu Sans",
+    **dict.fromkeys(
+        ("font.size", "axes.titlesize", "axes.labelsize", "figure.titlesize"), 9
+    ),  # pages show figures at their size
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 9),
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelcolor": SOFT,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": FAINT,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "text.color": INK,
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+    "savefig.dpi": 160,
+    "text.parse_math": False,  # a name may contain a dollar sign
+    "svg.fonttype": "path",  # independent of the machine's fonts
+    "svg.hashsalt": "slim_rl",  # reproducible ids
+}
+_UNDATED: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,89 +69,264 @@ class Plot:
         caption: caption, or a function from the page's numbers to it.
         wide: whether the figure takes the page's full width.
         folded: heading under which the figure is folded; "": it is open.
-        describe: function from the page's numbers to the alt text; None: the caption's first sentence.
     """
 
     draw: Callable[..., Figure | None]
     caption: str | Callable[..., str]
     wide: bool = True
     folded: str = ""
-    describe: Callable[..., str] | None = None
-
-    def text(self, *numbers: Any) -> str:
-        """Returns the caption."""
-        return self.caption if isinstance(self.caption, str) else self.caption(*numbers)
-
-    def alt(self, *numbers: Any) -> str:
-        """Returns the alt text."""
-        if self.describe is not None:
-            return self.describe(*numbers)
-        return f"Chart: {self.text(*numbers).partition('. ')[0].rstrip('.')}."
 
 
-def reward_by_questions(results: dict[str, Any]) -> Figure | None:
-    """Draws mean reward against the number of information-seeking questions; a point's area is its number of dialogues."""
-    if not any(results["reward_by_questions"].values()):
+@contextmanager
+def style() -> Iterator[None]:
+    """Applies the style on top of matplotlib's defaults, ignoring a user's matplotlibrc; draw and save inside it."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(STYLE)
+        yield
+
+
+def to_bytes(figure: Figure, form: str) -> bytes:
+    """Returns the figure as a file of this form ("png", "svg" or "pdf"); the same bytes for the same figure.
+
+    The layout, which takes longer than drawing, is computed once for all forms.
+    """
+    if (engine := figure.get_layout_engine()) is not None:
+        engine.execute(figure)
+    figure.set_layout_engine("none")
+    file = io.BytesIO()
+    figure.savefig(file, format=form, metadata=_UNDATED[form])
+    return file.getvalue()
+
+
+def panels(number: int, columns: int, width: float, height: float, sharey: bool = False) -> tuple[Figure, list[Axes]]:
+    """Returns a figure of `number` panels, each `width` by `height` inches, at most `columns` per row."""
+    columns = min(columns, number)
+    rows = -(-number // columns)
+    figure = Figure(figsize=(max(width * columns, 6.4), height * rows + 0.3))
+    axes = figure.subplots(rows, columns, squeeze=False, sharey=sharey).ravel()
+    for ax in axes[number:]:
+        ax.axis("off")
+    return figure, list(axes[:number])
+
+
+def colours(arms: Sequence[str]) -> dict[str, str]:
+    """Returns a colour per arm."""
+    spare = cycle(SPARE_COLOURS)
+    return {arm: ARM_COLOURS.get(arm) or next(spare) for arm in arms}
+
+
+def legend(figure: Figure, entries: Mapping[str, str], lines: Sequence[Any] = ()) -> None:
+    """Adds a legend above the figure: name -> colour, and labelled lines."""
+    handles = [*(Patch(color=colour, label=short(name)) for name, colour in entries.items()), *lines]
+    figure.legend(handles=handles, loc="outside upper left", ncols=min(5, len(handles)), handlelength=1.2)
+
+
+def short(name: str) -> str:
+    """Returns a name as words, at most 28 characters."""
+    text = words(name)
+    return text if len(text) <= 28 else text[:27] + "…"
+
+
+# -- over training -----------------------------------------------------------------------------------------------------
+
+
+def training(results: Mapping[str, Any]) -> Figure | None:
+    """Draws questions and reward over training, with held-out games as dots, and reference rewards."""
+    if not any(results["curves"].values()):
         return None
-    figure = Figure(figsize=(5.4, 3.8))
-    ax = figure.subplots()
-    _points(ax, results, "reward_by_questions")
-    ax.set_title("Reward by information-seeking questions")
-    ax.set_xlabel("questions per dialogue")
-    if lines := draw_levels(ax, reference_rewards(results)):
-        label_ends(ax, lines)
+    figure, axes = panels(2, 2, 4.8, 3.7)
+    for ax, name in zip(axes, ("questions", "reward"), strict=True):
+        curve(ax, results, name)
+        for arm, points in _checkpoints(results, name).items():
+            steps, means = zip(*points, strict=True)
+            ends = [m["low"] for m in means], [m["high"] for m in means]
+            ax.vlines(steps, *ends, color=colours(results["arms"])[arm], linewidth=1.0)
+            ax.scatter(steps, [m["value"] for m in means], s=22, color=colours(results["arms"])[arm], zorder=3)
+    levels(axes[1], results)
+    legend(figure, colours(results["arms"]))
     return figure
 
 
-def frontier(results: dict[str, Any]) -> Figure | None:
+def training_caption(results: Mapping[str, Any]) -> str:
+    parts = ["Information-seeking questions per game, and reward, over training; bands: 95% intervals over games."]
+    curves = [
+        curve["measures"]["reward"] for curve in results["curves"].values() if "reward" in curve.get("measures", {})
+    ]
+    parts += ["Thin lines: single runs."] if any(len(curve["runs"]) > 1 for curve in curves) else []
+    parts += ["Dots: held-out games."] if _checkpoints(results, "reward") else []
+    parts += ["Dotted: plans made without a dialogue."] if results.get("references") else []
+    return " ".join(parts)
+
+
+def _checkpoints(results: Mapping[str, Any], name: str) -> dict[str, list[tuple[float, Mapping[str, float]]]]:
+    """Returns step and mean of held-out games, for arms that played them during training with one partner."""
+    by_arm = {}
+    for arm in results["arms"]:
+        rows = [row for row in results["checkpoints"] if row["arm"] == arm and np.isfinite(row["step"])]
+        points = [(row["step"], row["measures"][name]) for row in rows if name in row["measures"]]
+        if len(points) > 2 and len({row["partner"] for row in rows}) == 1:
+            by_arm[arm] = points
+    return by_arm
+
+
+def curve(ax: Axes, results: Mapping[str, Any], name: str) -> None:
+    """Draws a measure over training per arm: mean, interval if known, and thin lines for single runs.
+
+    Args:
+        results: dict with `arms`, `curves` as `summary` makes them, and `measures` for the titles.
+    """
+    for arm, colour in colours(results["arms"]).items():
+        points = results["curves"][arm].get("measures", {}).get(name)
+        if not points:
+            continue
+        steps = results["curves"][arm]["steps"]
+        if "low" in points:
+            ax.fill_between(steps, points["low"], points["high"], color=colour, alpha=0.16, linewidth=0)
+        for values in points["runs"].values() if len(points["runs"]) > 1 else ():
+            ax.plot(steps, values, color=colour, linewidth=0.6, alpha=0.35)
+        ax.plot(steps, points["mean"], color=colour, linewidth=1.9, marker="o" if len(steps) == 1 else None)
+    if not ax.lines or not np.isfinite(ax.dataLim.intervaly).all():
+        ax.text(0.5, 0.5, NOT_MEASURED, transform=ax.transAxes, color=SOFT, ha="center")
+    measure = results["measures"].get(name, {"title": name, "unit": "", "share": False})
+    ax.set_title(textwrap.fill(sentence(measure["title"]), 40))
+    ax.set_xlabel("training step")
+    ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    ax.set_ylabel("" if measure["share"] else measure["unit"])
+    if measure["share"]:
+        ax.yaxis.set_major_formatter(PercentFormatter(1.0))
+    ax.autoscale(axis="y")  # panels may share it, and the limits of the one before are fixed
+    low, high = ax.dataLim.intervaly
+    if low >= 0:  # non-negative data from 0 on, and zeros alone with a scale of 1
+        ax.set_ylim(0 if ax.get_ylim()[0] < 0 or high == 0 else None, 1 if high == 0 else None)
+
+
+def levels(ax: Axes, results: Mapping[str, Any]) -> None:
+    """Draws the rewards of the references near the data, as dotted lines named at their right end."""
+    low, high = ax.get_ylim()
+    for name, line in (results.get("references") or {}).items():
+        value = line["reward"]["value"]
+        if line["drawn"] and low - 0.12 <= value <= high + 0.12:
+            ax.axhline(value, color=SOFT, linewidth=0.9, linestyle=":", zorder=1)
+            place: dict[str, Any] = {
+                "xycoords": ("axes fraction", "data"),
+                "textcoords": "offset points",
+                "va": "center",
+            }
+            ax.annotate(f"{short(name)} {value:.2f}", (1.0, value), (4, 0), color=SOFT, annotation_clip=False, **place)
+
+
+def _others(results: Mapping[str, Any], flat: bool = False) -> list[str]:
+    """Returns the measures except questions and reward that are not 0 everywhere (or `flat`: that are)."""
+
+    def is_flat(name: str) -> bool:
+        curves = [
+            arm["measures"][name]["mean"] for arm in results["curves"].values() if name in arm.get("measures", {})
+        ]
+        return not any(np.nan_to_num(mean).any() for mean in curves)
+
+    return [name for name in results["measures"] if name not in ("questions", "reward") and is_flat(name) == flat]
+
+
+def measures(results: Mapping[str, Any]) -> Figure | None:
+    """Draws all other measures over training, as small multiples."""
+    names = _others(results)
+    if not any(results["curves"].values()) or not names:
+        return None
+    figure, axes = panels(len(names), 3, 3.2, 2.5)
+    for ax, name in zip(axes, names, strict=True):
+        curve(ax, results, name)
+    legend(figure, colours(results["arms"]))
+    return figure
+
+
+def measures_caption(results: Mapping[str, Any]) -> str:
+    flat = [results["measures"][name]["title"] for name in _others(results, flat=True)]
+    zero = f" Zero throughout, and not drawn: {', '.join(flat)}." if flat else ""
+    return f"Other measures over training; bands: 95% intervals over games.{zero}"
+
+
+def shares(key: str, label: str, titles: str = "") -> Callable[[Mapping[str, Any]], Figure | None]:
+    """Returns a function that draws stacked shares over training, one panel per arm.
+
+    Args:
+        key: entry of the numbers: arm -> steps and shares.
+        titles: entry of the numbers with the layers' titles; "": their names.
+    """
+
+    def draw(results: Mapping[str, Any]) -> Figure | None:
+        parts = {
+            arm: part for arm, part in results[key].items() if part and sum(map(np.nansum, part["shares"].values()))
+        }
+        if not parts:
+            return None
+        names = dict.fromkeys(name for part in parts.values() for name in part["shares"])
+        layers = dict(zip(names, cycle(LAYER_COLOURS), strict=False))
+        figure, axes = panels(len(parts), 3, 3.2, 2.5, sharey=True)
+        for ax, (arm, part) in zip(axes, parts.items(), strict=True):
+            steps = np.array(part["steps"])
+            values = np.nan_to_num([part["shares"].get(name, np.zeros(len(steps))) for name in layers])
+            if len(steps) == 1:
+                steps, values = steps[0] + np.array([-0.5, 0.5]), np.repeat(values, 2, axis=1)
+            ax.stackplot(steps, values, colors=layers.values(), edgecolor="white", linewidth=0.4)
+            ax.set(title=short(arm), xlim=(steps[0], steps[-1]), ylim=(0, 1), xlabel="training step")
+            ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+            ax.yaxis.set_major_formatter(PercentFormatter(1.0))
+        axes[0].set_ylabel(label)
+        legend(figure, {(results[titles][name] if titles else name): colour for name, colour in layers.items()})
+        return figure
+
+    return draw
+
+
+# -- reward by questions -----------------------------------------------------------------------------------------------
+
+
+def reward_by_questions(results: Mapping[str, Any]) -> Figure | None:
+    """Draws mean reward against the number of information-seeking questions."""
+    return _by_count(results, "reward_by_questions", "information-seeking questions", {})
+
+
+def frontier(results: Mapping[str, Any]) -> Figure | None:
     """Draws reward against informative pairs, compared with an ideal and a random asker."""
-    curves = results.get("frontier") or {}
-    if not curves and not any(results["reward_by_pairs"].values()):
+    return _by_count(results, "reward_by_pairs", "informative pairs", results.get("frontier") or {})
+
+
+def _by_count(results: Mapping[str, Any], key: str, what: str, askers: Mapping[str, Any]) -> Figure | None:
+    """Draws reward against a count; a point's area is its number of dialogues."""
+    points = {arm: [p for p in part if p["n"] >= 10 and p["clusters"] >= 2] for arm, part in results[key].items()}
+    points = {arm: part for arm, part in points.items() if part}
+    if not points and not askers and not any(results[key].values()):
         return None
-    figure = Figure(figsize=(5.4, 3.8))
-    ax = figure.subplots()
-    for i, (name, curve) in enumerate(curves.items()):
-        k, label = np.arange(len(curve["mean"])), {"greedy": "ideal asker", "random": "random asker"}.get(name, name)
-        style = ("-", "--", ":", "-.")[i % 4]
-        ax.plot(k, curve["mean"], style, color=INK, linewidth=1.4, label=short_words(label))
-        ax.fill_between(k, curve["low"], curve["high"], color=INK, alpha=0.08, linewidth=0)
-    _points(ax, results, "reward_by_pairs")
-    ax.set_title("Reward by informative pairs, and the frontier")
-    ax.set_xlabel("informative pairs per dialogue")
-    return figure
-
-
-def _points(ax: Axes, results: dict[str, Any], key: str) -> None:
-    """Draws the arms' dots, and a legend of them and of the lines already drawn."""
-    lines = [line for line in ax.lines if not str(line.get_label()).startswith("_")]
-    drawn = {arm: [p for p in results[key][arm] if p["n"] >= 10 and p["clusters"] >= 2] for arm in results["arms"]}
-    largest = max((p["n"] for points in drawn.values() for p in points), default=1)
-    shown = [arm for arm in results["arms"] if drawn[arm]]
-    palette = colours(results["arms"])
-    for i, arm in enumerate(shown):
-        points = drawn[arm]
-        x = np.array([p["count"] for p in points]) + 0.09 * (i - (len(shown) - 1) / 2)
-        mean, low, high, n = (np.array([p[k] for p in points], dtype=float) for k in ("mean", "low", "high", "n"))
-        ax.plot(x, mean, color=palette[arm], linewidth=1.0, alpha=0.6)
-        ax.vlines(x, low, high, color=palette[arm], linewidth=1.3)
-        ax.scatter(x, mean, s=8 + 110 * n / largest, color=palette[arm], edgecolor="white", linewidth=0.6, zorder=3)
-    top = int(max((p["count"] for points in drawn.values() for p in points), default=0))
+    figure, (ax,) = panels(1, 1, 6.4, 3.8)
+    lines = []
+    for style, (name, each) in zip(cycle(("-", "--", ":", "-.")), askers.items(), strict=False):
+        label = {"greedy": "ideal asker", "random": "random asker"}.get(name, short(name))
+        lines += ax.plot(range(len(each["mean"])), each["mean"], style, color=INK, linewidth=1.4, label=label)
+        ax.fill_between(range(len(each["mean"])), each["low"], each["high"], color=INK, alpha=0.08, linewidth=0)
+    largest = max((p["n"] for part in points.values() for p in part), default=1)
+    for place, (arm, part) in enumerate(points.items()):
+        colour, number, mean = colours(results["arms"])[arm], [p["n"] for p in part], [p["mean"] for p in part]
+        x = np.array([p["count"] for p in part]) + 0.09 * (place - (len(points) - 1) / 2)
+        ax.plot(x, mean, color=colour, linewidth=1.0, alpha=0.6)
+        ax.vlines(x, [p["low"] for p in part], [p["high"] for p in part], color=colour, linewidth=1.3)
+        ax.scatter(
+            x, mean, s=8 + 110 * np.array(number) / largest, color=colour, edgecolor="white", linewidth=0.6, zorder=3
+        )
+    top = int(max((p["count"] for part in points.values() for p in part), default=0))
+    ax.set_xlim(-0.5, max([top, *(len(each["mean"]) - 1 for each in askers.values())]) + 0.5)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     if top >= results["many"]:
         ax.set_xticks(range(top + 1), [*map(str, range(top)), f"{top}+"])
-    ax.set_ylabel("mean reward")
-    ax.grid(False, axis="x")
-    handles = [ax.scatter([], [], s=36, color=palette[arm], label=short_words(arm)) for arm in shown]
-    assert ax.figure is not None
-    ax.figure.legend(handles=[*handles, *lines], loc="outside lower left", ncols=3, labelcolor="linecolor")
+    ax.set(title=f"Reward by {what}", xlabel=f"{what} per dialogue", ylabel="mean reward")
+    if not askers:
+        levels(ax, results)
+    legend(figure, {arm: colours(results["arms"])[arm] for arm in points}, lines)
+    return figure
 
 
 PLOTS = {
-    "training": Plot(
-        training,
-        training_caption,
-        describe=curves_alt("questions", "reward"),
-    ),
+    "training": Plot(training, training_caption),
     "reward_by_questions": Plot(
         reward_by_questions,
         "Mean reward by number of information-seeking questions, with 95% intervals over games. A point's area is its number of "
@@ -132,14 +340,12 @@ PLOTS = {
         wide=False,
     ),
     "question_kinds": Plot(
-        kinds,
+        shares("kinds", "share of questions", "question_kinds"),
         "Kinds of the policy's questions. A message of two kinds counts for both.",
-        describe=shares_alt("kinds"),
     ),
     "stop_reasons": Plot(
-        stop_reasons,
-        "Why dialogues ended. Greys are failures, which have no reward.",
-        describe=shares_alt("stop_reasons"),
+        shares("stop_reasons", "share of dialogues"),
+        "Why dialogues ended; failures have no reward.",
     ),
-    "measures": Plot(measures, measures_caption, folded="Other measures over training", describe=other_measures_alt),
+    "measures": Plot(measures, measures_caption, folded="Other measures over training"),
 }

@@ -1,20 +1,15 @@
-"""HTML and Markdown pages with sentences, figures, tables and, in HTML, a dialogue viewer.
+"""Pages: sentences, sections of tables and figures, and dialogues, as one HTML file.
 
 Invariants:
-    A page is one file.
+    A page is one file, without scripts; its content security policy allows none, and nothing is fetched.
     Everything from a log (names, dialogue text, failure messages) is treated as text: the template escapes it.
-    The viewer's data is compressed base64, which no `</script>` can end.
-    The page's content security policy allows only the script it was made with; nothing is fetched.
 """
 
 from __future__ import annotations
 
 import base64
-import gzip
-import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from importlib.resources import files
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +18,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from slim_rl.analysis.figure_style import style, to_bytes
-from slim_rl.analysis.figures import Plot
-from slim_rl.analysis.tables import Table, as_csv, as_latex, as_markdown
+from slim_rl.analysis.dialogues import Game, notes
+from slim_rl.analysis.figures import Plot, style, to_bytes
+from slim_rl.analysis.tables import Table, as_csv
 from slim_rl.files import write_atomically
+from slim_rl.formats import words
 
-SCRIPTS = ("dom.js", "list.js", "board.js", "dialogue.js", "main.js")  # parts of the viewer's script, in order
 FORMS = ("png", "svg", "pdf")  # file types of figures
-_TABLE_FORMS = {"csv": as_csv, "tex": as_latex, "md": as_markdown}
-LIVE_SCRIPT = "live.js"  # script of a page that renews itself
+_MARKDOWN = MarkdownIt("commonmark", {"html": False})
 _TEMPLATES = Environment(
     loader=PackageLoader("slim_rl.analysis", "page"),
     autoescape=True,
@@ -39,37 +33,36 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_MARKDOWN = MarkdownIt("commonmark", {"html": False})
+_TEMPLATES.filters |= {"notes": notes, "words": words}
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
-    """A measure before and after training; `trend` is "gain", "loss" or ""."""
+class Section:
+    """Part of a page. Without tables that have rows, and without figures, it is left out.
 
-    title: str
-    before: str
-    after: str
-    change: str
-    trend: str
+    Attributes:
+        heading: heading; "": the section stands with the answer.
+        numbers: entries of summary.json, by name.
+        tables, plots: tables; and figures by file name, drawn from all numbers of the page.
+        folded: whether the section is folded.
+    """
+
+    heading: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    tables: Sequence[Table] = ()
+    plots: Mapping[str, Plot] = field(default_factory=dict)
+    folded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Drawn figure, as SVG in the page and as <name>.png next to it.
-
-    Attributes:
-        folded: heading under which the figure is folded; "" if it is open.
-        first: whether the figure is shown with the answer.
-        alt: alt text.
-    """
+    """Drawn figure, as SVG in the page and as <name>.png next to it."""
 
     name: str
     svg: str
     caption: str
     wide: bool
     folded: str
-    first: bool
-    alt: str
 
     @property
     def address(self) -> str:
@@ -78,139 +71,68 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class Renewed:
-    """Settings of a page that polls its server every `seconds` for a new `version`."""
-
-    version: str
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class Page:
     """Content of a page, from top to bottom.
 
     Attributes:
-        lead: line below the title.
-        about: subject of the sentences.
-        sentences, cards: the answer.
-        tables_first, tables: tables above and below the first figure.
+        lead, about: line below the title; subject of the sentences.
+        sentences: the answer.
+        sections: tables and figures.
+        pictures: drawn figures by name.
         text: hand-written part, as Markdown.
-        sections: tables by heading.
-        sample: description of the dialogues in the viewer.
-        dialogues: data of the viewer; None for a page without it.
-        renewed: polling of the page; None for a page that is a file.
-        method: how the numbers were computed.
-        origin: logs and command that the page was made from, as Markdown.
-        sources: tables of the files read.
+        games: dialogues to read; `sample` describes them.
+        method, origin: how the numbers were computed; logs and command that the page was made from, as Markdown.
+        colours: colour of each arm.
+        seconds: time after which the page loads itself again; 0: never.
     """
 
     title: str
     sentences: Sequence[str]
-    figures: Sequence[Picture]
-    sections: Mapping[str, Sequence[Table]]
+    sections: Sequence[Section]
+    pictures: Mapping[str, Picture]
     origin: str
     method: str
+    colours: Mapping[str, str]
     warnings: Sequence[str] = ()
     lead: str = ""
     about: str = ""
-    cards: Sequence[Card] = ()
-    tables_first: Sequence[Table] = ()
-    tables: Sequence[Table] = ()
     text: str = ""
     sample: str = ""
-    dialogues: Mapping[str, Any] | None = None
-    sources: Sequence[Table] = ()
-    renewed: Renewed | None = None
+    games: Sequence[Game] = ()
+    seconds: int = 0
 
     def html(self) -> str:
-        folder = files("slim_rl.analysis") / "page"
-        names = [*(SCRIPTS if self.dialogues else ()), *([LIVE_SCRIPT] if self.renewed else ())]
-        script = "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
         return _TEMPLATES.get_template("page.html").render(
             page=self,
             origin=Markup(_MARKDOWN.renderInline(self.origin)),
             text=Markup(_MARKDOWN.render(self.text)),
-            script=Markup(script),
-            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-            data=packed(self.dialogues) if self.dialogues else "",
+            palette={words(arm): colour for arm, colour in self.colours.items()},
         )
 
-    def markdown(self) -> str:
-        drawn = [(f"![{each.caption}]({each.name}.png)\n\n{each.caption}", each.first) for each in self.figures]
-        parts = [f"# {self.title}", "\n".join(f"- {sentence}" for sentence in self.sentences)]
-        parts += [text for text, first in drawn if first]
-        parts += [self.origin, self.text.strip(), *self.warnings, self.method]
-        parts += [f"{as_markdown(table)}\n\n{table.caption}" for table in self._tables() if table.rows]
-        return "\n\n".join(part for part in (*parts, *(text for text, first in drawn if not first)) if part) + "\n"
-
-    def write_tables(self, folder: Path, wanted: bool = True) -> None:
-        """Writes each table, folded rows included, as table-N.csv, .tex (booktabs) and .md, in the page's order.
-
-        Removes such files of an earlier page that this one does not write.
-
-        Args:
-            wanted: whether to write any; False: only remove.
-        """
-        tables = [table for table in self._tables() if table.rows or table.others] if wanted else []
+    def write_tables(self, folder: Path) -> None:
+        """Writes each table, folded rows included, as table-N.csv, in the page's order."""
+        tables = [table for section in self.sections for table in section.tables if table.all_rows]
         for number, table in enumerate(tables, 1):
-            unfolded = replace(table, rows=[*table.rows, *table.others])
-            for ending, form in _TABLE_FORMS.items():
-                write_atomically(folder / f"table-{number}.{ending}", form(unfolded))
-        for latex in folder.glob("table-*.tex"):
-            three = [latex.with_suffix(f".{ending}") for ending in _TABLE_FORMS]
-            place = latex.stem.removeprefix("table-")
-            if (
-                place.isdecimal() and int(place) > len(tables) and all(path.is_file() for path in three)
-            ):  # written by us
-                for path in three:
-                    path.unlink()
-
-    def _tables(self) -> list[Table]:
-        return [*self.tables_first, *self.tables, *(table for each in self.sections.values() for table in each)]
-
-
-def packed(data: Any) -> str:
-    """Returns data as base64 of compressed JSON, which `unpacked` of page/dom.js reads; the same for the same data."""
-    return base64.b64encode(gzip.compress(orjson.dumps(data), mtime=0)).decode()
-
-
-def draw_figures(
-    plots: Mapping[str, Plot], *numbers: Any, first: str, forms: Sequence[str] = ()
-) -> Iterator[tuple[Picture, dict[str, bytes]]]:
-    """Yields each non-empty figure with its files by form; `first` names the one shown with the answer."""
-    wanted = sorted({"svg", *forms})
-    with style():
-        for name, plot in plots.items():
-            if (figure := plot.draw(*numbers)) is None:
-                continue
-            contents = dict(zip(wanted, to_bytes(figure, *wanted), strict=True))
-            yield (
-                Picture(
-                    name,
-                    contents["svg"].decode(),
-                    plot.text(*numbers),
-                    plot.wide,
-                    plot.folded,
-                    name == first,
-                    plot.alt(*numbers),
-                ),
-                contents,
-            )
+            write_atomically(folder / f"table-{number}.csv", as_csv(table))
 
 
 def write_figures(
-    folder: Path, plots: Mapping[str, Plot], *numbers: Any, first: str, forms: Sequence[str]
-) -> list[Picture]:
+    folder: Path, sections: Sequence[Section], *numbers: Any, forms: Sequence[str] = ("png", "svg")
+) -> dict[str, Picture]:
     """Draws every figure and writes it to the folder; removes files of an earlier page that are not written now."""
-    folder.mkdir(parents=True, exist_ok=True)
-    pictures = []
-    for picture, contents in draw_figures(plots, *numbers, first=first, forms=forms):
-        for form in forms:
-            write_atomically(folder / f"{picture.name}.{form}", contents[form])
-        pictures.append(picture)
-    drawn = {f"{picture.name}.{form}" for picture in pictures for form in forms}
-    for stale in {f"{name}.{form}" for name in plots for form in FORMS} - drawn:
-        (folder / stale).unlink(missing_ok=True)
+    pictures = {}
+    plots = {name: plot for section in sections for name, plot in section.plots.items()}
+    with style():
+        for name, plot in plots.items():
+            for form in FORMS:
+                (folder / f"{name}.{form}").unlink(missing_ok=True)
+            if (figure := plot.draw(*numbers)) is None:
+                continue
+            svg = to_bytes(figure, "svg")
+            for form in forms:
+                write_atomically(folder / f"{name}.{form}", svg if form == "svg" else to_bytes(figure, form))
+            caption = plot.caption if isinstance(plot.caption, str) else plot.caption(*numbers)
+            pictures[name] = Picture(name, svg.decode(), caption, plot.wide, plot.folded)
     return pictures
 
 

@@ -1,166 +1,398 @@
-"""Page of the log report, built from the numbers of `summary`."""
+"""The report: its sections, built from the numbers of `summary`; its page; and its answer alone, for a terminal."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from slim_rl import provenance
 from slim_rl.analysis.arms import TRAIN
-from slim_rl.analysis.compared import sentence_of
-from slim_rl.analysis.figure_style import colours
-from slim_rl.analysis.page import Card, Page, Picture
-from slim_rl.analysis.report_tables import Tables
-from slim_rl.analysis.sections import Section
-from slim_rl.analysis.verdict import by_how_much, direction
-from slim_rl.dialogue.measures import MEASURES
-from slim_rl.formats import NOT_MEASURED, count, interval, known, plain, sentence, words
+from slim_rl.analysis.dialogues import Game
+from slim_rl.analysis.figures import PLOTS, colours
+from slim_rl.analysis.held_out import comparable
+from slim_rl.analysis.load import Log, frame_of
+from slim_rl.analysis.page import Page, Picture, Section
+from slim_rl.analysis.summary import reference_lines, summarise
+from slim_rl.analysis.tables import Row, Table, value
+from slim_rl.analysis.verdict import by_how_much, on_pair
+from slim_rl.dialogue.measures import shown_in
+from slim_rl.dialogue.record import Dialogue
+from slim_rl.formats import DASH, NOT_MEASURED, count, known, p_value, plain, words
 
+Results = Mapping[str, Any]
 TITLE = "What did the policy learn to ask?"
-MOST_SOURCES = 3  # commands listed on the first screen
-MOST_PAIRS = 3  # pairs of cells listed on the first screen; the table has all
+MOST_SOURCES = 3  # commands listed on the page
+MOST_PAIRS = 3  # pairs of policies in sentences; the table has all
 METHOD = (
     "Dialogues are not independent: a game is played several times. Intervals are therefore over games, given these runs (clustered "
     "errors for means, Wilson's form for shares), or over seeds and games if an arm has several runs (as if another seed played other "
     "games). Failed dialogues have no reward; only the stop reasons count them."
 )
+SECTIONS: list[Callable[[Log, float], Section]] = []
+
+
+def register(make: Callable[[Log, float], Section]) -> Callable[[Log, float], Section]:
+    """Adds a section to every report; `make` receives the log and the question cost (`analyze`'s `price`)."""
+    SECTIONS.append(make)
+    return make
+
+
+def sections(results: Results, added: Sequence[Section] = ()) -> list[Section]:
+    """Returns the report's sections; `added`: those of other packages."""
+    others = [row for row in results["held_out"] if not _is_main(results, row["measure"])]
+
+    def plots(*names: str) -> dict[str, Any]:
+        return {name: PLOTS[name] for name in names}
+
+    return [
+        Section("", {}, _first_tables(results)),
+        Section("", {}, [_training(results), _partners(results)], plots("training")),
+        Section(
+            "Questions and reward within games", {}, [_correlations(results)], plots("reward_by_questions", "frontier")
+        ),
+        Section("What is asked, and how dialogues end", {}, (), plots("question_kinds", "stop_reasons")),
+        Section("Other measures", {}, [_others(results, others)], plots("measures"), folded=True),
+        *added,
+        Section("Held-out games by checkpoint", {}, [checkpoints(results)], folded=True),
+        Section("Runs and logs", {}, [_runs(results), _files(results)], folded=True),
+    ]
 
 
 def page(
-    results: Mapping[str, Any], figures: Sequence[Picture], viewer: Mapping[str, Any], added: Sequence[Section] = ()
+    results: Results, parts: Sequence[Section], pictures: Mapping[str, Picture], games: Sequence[Game], seconds: int = 0
 ) -> Page:
-    """Returns the page from the results, the figures, the viewer's data and the sections of other packages."""
-    tables = Tables(results)
+    """Returns the page from the results, its sections and figures, and the dialogues to read."""
+    counts = results["counts"]
+    about, sentences = _answer(results)
+    played = f"{count(counts['dialogues'], 'dialogue')} of {count(counts['games'], 'game')}"
     return Page(
         title=TITLE,
-        lead=_lead(results),
-        figures=figures,
-        sections=tables.sections(added),
+        lead=f"{played} in {count(len(results['runs']), 'run')} and {count(len(results['arms']), 'arm')}.",
+        about=about,
+        sentences=sentences,
+        sections=parts,
+        pictures=pictures,
         warnings=results["warnings"],
         method=METHOD,
         origin=_origin(results),
-        sample=_sample(results, viewer),
-        dialogues={**viewer, "kinds": results["question_kinds"], "colours": colours(results["arms"])},
-        sources=[tables.files()],
-        **_answer(results, tables),
+        sample=_sample(results),
+        games=games,
+        colours=colours(results["arms"]),
+        seconds=seconds,
     )
 
 
-def _origin(results: Mapping[str, Any]) -> str:
-    sources = [provenance.sentence(entry) for entry in results["provenance"]]
-    rest = len(sources) - MOST_SOURCES
-    more = [f"{count(rest, 'more command')}: in `summary.json`."] if rest > 0 else []
-    played = ["The dialogues:", *sources[:MOST_SOURCES], *more] if sources else []
-    page = f"Made by slim_rl {results['version']} with `{results['command']}`. All numbers are in `summary.json`."
-    return " ".join([page, *played])
+def answer(dialogues: Iterable[Dialogue], people: Path | None = None) -> tuple[list[Table], list[str]]:
+    """Returns the report's first tables and sentences on held-out games in memory; the first arm is the others' baseline.
+
+    Args:
+        people: DialOp's file of human games, for a reference line; None: no such line.
+    """
+    frame = frame_of(played := list(dialogues))
+    frame["arm"] = frame["arm"].cat.reorder_categories(list(dict.fromkeys(frame["arm"])))
+    games = {(each.game_id, each.seat): (each.game_state, each.seat) for each in played}
+    references = reference_lines(list(games.values()), people, played[0].environment)
+    results = {**summarise(frame), "references": references}
+    return [table for table in _first_tables(results) if table.all_rows], _answer(results)[1]
 
 
-def _answer(results: Mapping[str, Any], tables: Tables) -> dict[str, Any]:
-    """Returns the answer from held-out games before and after training, else from training, else from an evaluation."""
-    tables_after = [tables.partners(), tables.references()]
+def _first_tables(results: Results) -> list[Table]:
+    """Returns the tables that stand with the answer: held-out games, differences between policies, references."""
+    main = [row for row in results["held_out"] if _is_main(results, row["measure"])]
+    named = {name: comparable()[name].heading for name in results["measures"]}
+    caption = "Held-out games, with 95% intervals."
+    if any(known(row["before"]) for row in main):
+        caption = "Held-out games: before → after training, and the change on the games played both times, with its 95% interval."
+    return [held_out(main, named, caption, "partner"), _compared(results), _references(results)]
+
+
+# -- sentences ---------------------------------------------------------------------------------------------------------
+
+
+def _answer(results: Results) -> tuple[str, list[str]]:
+    """Returns the subject and the sentences, from held-out games before and after training, else from training, else from an evaluation."""
     if results["verdict"]:
         main = results["verdict"][0]
-        rows = [row for row in results["held_out"] if all(row[k] == main[k] for k in ("arm", "condition"))]
-        several = len(results["verdict"]) > 1
         about = f"Arm {words(main['arm'])}, held-out games, partner {words(main['condition'])}:"
-        return {
-            "sentences": [*main["sentences"], *_faults_of_partner(results, main)],
-            "about": about if several else "",
-            "cards": [_card(results, row) for row in rows if "first screen" in MEASURES[row["measure"]].shown],
-            "tables": [*([tables.held_out()] if several else []), tables.training(), *tables_after],
-        }
-    if results["counts"]["train"]:
-        sentence = (
+        return about if len(results["verdict"]) > 1 else "", [*main["sentences"], *_faults(results, main)]
+    if any(results["curves"].values()):
+        return "", [
             "No held-out games were played both before and after training: see the figure and table on training below."
-        )
-        if not any(results["curves"].values()):
-            sentence = "No training dialogue has a reward: see the stop reasons below."
-        return {"sentences": [sentence], "tables": [tables.training(), *tables_after]}
-    compared = results["compared"]
-    pairs = [{**row, "measure": name} for name, row in compared[0]["measures"].items()] if len(compared) == 1 else []
-    return {
-        "sentences": list(_evaluated(results)),
-        "cards": [_card(results, row) for row in pairs],
-        "tables_first": [tables.held_out(), *([tables.compared()] if compared else [])],
-        "tables": tables_after,
-    }
+        ]
+    if results["counts"]["train"]:
+        return "", ["No training dialogue has a reward: see the stop reasons below."]
+    return "", list(_evaluated(results))
 
 
-def _faults_of_partner(results: Mapping[str, Any], main: Mapping[str, Any]) -> Iterator[str]:
+def _faults(results: Results, main: Mapping[str, Any]) -> Iterator[str]:
     """Yields a sentence on the partner's faults in held-out games, and the reward of dialogues without any."""
     played = (main["arm"], main["condition"])
     ends = [
         row for row in results["partner_faults"] if (row["arm"], row["partner"]) == played and row["phase"] != TRAIN
     ]
-    if not ends:
+    if not any(part["faults"] for row in ends for part in row["faults"].values()):
         return
-    before, after = ends[0], ends[-1]
     faults = [
         f"{name}, {part['faults']:,} of {count(part['cases'], 'time')} ({plain(part['faults'] / part['cases'], share=True)})"
-        for name, part in after["faults"].items()
+        for name, part in ends[-1]["faults"].items()
         if part["faults"]
     ]
-    if faults or any(part["faults"] for part in before["faults"].values()):
-        rewards = [
-            f"{plain(row['clean_reward']['value'])} in {count(row['clean'], 'dialogue')}" for row in (before, after)
-        ]
-        yield (
-            f"Partner faults after training: {'; '.join(faults) or 'none'}. Reward of dialogues without any: from {rewards[0]} to "
-            f"{rewards[1]}."
-        )
+    before, after = (
+        f"{plain(row['clean_reward']['value'])} in {count(row['clean'], 'dialogue')}" for row in (ends[0], ends[-1])
+    )
+    yield f"Partner faults after training: {'; '.join(faults) or 'none'}. Reward of dialogues without any: from {before} to {after}."
 
 
-def _card(results: Mapping[str, Any], row: Mapping[str, Any]) -> Card:
-    measure = results["measures"][row["measure"]]
-    share = measure["share"]
-    sign = {"up": 1, "down": -1, "": 0}[measure["better"]]
-    trend = {1: "gain", 0: "", -1: "loss"}[sign * direction(row)] if known(row["low"]) else ""
-    before, after = (plain(row[side], share) for side in ("before", "after"))
-    if not known(row["after"]):
-        return Card(sentence(measure["title"]), "", NOT_MEASURED, "", "")
-    over = f", over {row['over']}" if known(row["low"]) else ""
-    return Card(sentence(measure["title"]), before, after, by_how_much(row, share) + over, trend)
-
-
-def _evaluated(results: Mapping[str, Any]) -> Iterator[str]:
+def _evaluated(results: Results) -> Iterator[str]:
     """Yields sentences on an evaluation."""
     counts = results["counts"]
     yield f"Evaluation: {count(counts['dialogues'], 'dialogue')} of {count(counts['games'], 'game')}; these logs have no training."
-    rows = [row for row in results["held_out"] if known(row["after"])]
-    if len(rows) <= len({row["measure"] for row in rows}):
-        return
-    if pairs := results["compared"]:
-        yield from map(sentence_of, pairs[:MOST_PAIRS])
-        return
-    for measure, what in (("reward", "reward"), ("questions", "questions per game")):
-        scored = [row for row in rows if row["measure"] == measure]
-        if len(scored) < 2:
-            continue
-        top, bottom = (pick(scored, key=lambda row: row["after"]) for pick in (max, min))
-        parts = [
-            f"{words(row['arm'])} {plain(row['after'])} ({interval(row['after_low'], row['after_high'])})"
-            for row in (top, bottom)
-        ]
-        yield f"Highest {what}: {parts[0]}; lowest: {parts[1]}."
+    yield from map(on_pair, results["compared"][:MOST_PAIRS])
 
 
-def _lead(results: Mapping[str, Any]) -> str:
-    counts = results["counts"]
-    arms = count(len(results["arms"]), "arm")
-    dialogues = f"{count(counts['dialogues'], 'dialogue')} of {count(counts['games'], 'game')}"
-    return f"{dialogues} in {count(len(results['runs']), 'run')} and {arms}."
+def _origin(results: Results) -> str:
+    sources = [provenance.sentence(entry) for entry in results["provenance"]]
+    rest = len(sources) - MOST_SOURCES
+    more = [f"{count(rest, 'more command')}: in `summary.json`."] if rest > 0 else []
+    played = ["The dialogues:", *sources[:MOST_SOURCES], *more] if sources else []
+    made = f"Made by slim_rl {results['version']} with `{results['command']}`. All numbers are in `summary.json`."
+    return " ".join([made, *played])
 
 
-def _sample(results: Mapping[str, Any], viewer: Mapping[str, Any]) -> str:
-    shown, total = len(viewer["dialogues"]), results["counts"]["dialogues"]
+def _sample(results: Results) -> str:
+    shown, total = results["sampled"], results["counts"]["dialogues"]
     if shown == total:
         return f"All {total:,} dialogues."
-    logs = " ".join(
-        shlex.quote(folder) for folder in sorted({str(Path(file["path"]).parent) for file in results["files"]})
-    )
+    logs = " ".join(map(shlex.quote, sorted({str(Path(file["path"]).parent) for file in results["files"]})))
     return (
         f"{shown:,} of {total:,} dialogues, spread over arms, runs, steps and stop reasons. Figures and tables use all. To show the "
         f"others in a terminal: slim-rl show {logs}."
     )
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def held_out(
+    rows: Sequence[Mapping[str, Any]], measures: Mapping[str, str], caption: str, condition: str = ""
+) -> Table:
+    """Returns one row per arm and condition of `held_out.by_arm`'s rows: each measure before → after, and its change.
+
+    Args:
+        measures: heading of each measure.
+        condition: heading of the column of conditions; "": no such column.
+    """
+    out: dict[tuple[str, str], dict[str, str]] = {}
+    for row in rows:
+        where = {condition: row["condition"]} if condition else {}
+        about = {"arm": words(row["arm"]), **where, "seeds": f"{row['runs']:,}", "games": f"{row['games']:,}"}
+        cells = out.setdefault((row["arm"], row["condition"]), about)
+        cells[measures[row["measure"]]] = moved(row)
+        cells["intervals over"] = str(row["over"])
+    last = "intervals over"
+    return Table(
+        caption, [{**{k: v for k, v in cells.items() if k != last}, last: cells[last]} for cells in out.values()]
+    )
+
+
+def moved(row: Mapping[str, Any]) -> str:
+    """Returns before → after with the change and its interval; without a before, the value with its interval."""
+    share = comparable()[row["measure"]].share
+    if not known(row["after"]):
+        return NOT_MEASURED
+    if not known(row["before"]):
+        return value({"value": row["after"], "low": row["after_low"], "high": row["after_high"]}, share)
+    change = by_how_much(row, share).replace(", 95% interval", ",")
+    return f"{plain(row['before'], share)} → {plain(row['after'], share)} ({change})"
+
+
+def _is_main(results: Results, measure: str) -> bool:
+    """Returns True if the measure is shown without unfolding."""
+    return results["measures"][measure]["role"] == "primary" or measure in {m.name for m in shown_in("first screen")}
+
+
+def _others(results: Results, rows: Sequence[Mapping[str, Any]]) -> Table:
+    better = {"up": "more", "down": "less", "": DASH}
+    caption = (
+        "Other measures. If some games lack a measure, its change is over games that have it both times, and may differ from the "
+        "difference of the means. p is not corrected for the number of measures."
+    )
+    cells = [
+        {
+            "arm": words(row["arm"]),
+            "partner": row["condition"],
+            "measure": results["measures"][row["measure"]]["title"],
+            "better": better[results["measures"][row["measure"]]["better"]],
+            "before → after": moved(row),
+            "interval over": row["over"],
+            "p of no change": p_value(row["p"]),
+        }
+        for row in rows
+    ]
+    return Table(caption, cells)
+
+
+def _training(results: Results) -> Table:
+    """Returns the means of the first and last tenth of training, per arm."""
+    rows = []
+    for arm, ends in results["ends"].items():
+        runs = [run for run in results["runs"] if run["arm"] == arm]
+        trained = sum(run["phases"].get(TRAIN, 0) for run in runs)
+        cells = {
+            f"{name}, {side} tenth": value(ends[name][side]) if name in ends else DASH
+            for name in ("questions", "reward")
+            for side in ("first", "last")
+        }
+        rows.append({"arm": words(arm), "runs": str(len(runs)), "dialogues": f"{trained:,}", **cells})
+    caption = "Training: the first and the last tenth of the steps; 95% intervals over games."
+    return Table(caption, rows if any(results["ends"].values()) else [])
+
+
+def _partners(results: Results) -> Table:
+    """Returns the partner's faults and the reward, per phase and checkpoint; kinds without any fault are left out."""
+    rows = results["partner_faults"]
+    happened = [
+        name for name in (rows[0]["faults"] if rows else ()) if any(row["faults"][name]["cases"] for row in rows)
+    ]
+
+    def fault(part: Mapping[str, int]) -> str:
+        faults, cases = part["faults"], part["cases"]
+        return f"{plain(faults / cases, share=True)} ({faults:,} of {cases:,})" if cases else DASH
+
+    cells = [
+        {
+            "arm": words(row["arm"]),
+            "partner": row["partner"],
+            "played": _checkpoint(row),
+            "reward": value(row["reward"]),
+            "reward without faults": value(row["clean_reward"]),
+            "dialogues without faults": f"{row['clean']:,}",
+            **{name: fault(row["faults"][name]) for name in happened},
+        }
+        for row in rows
+    ]
+    caption = (
+        "Partner faults (intended ones included), as shares of the opportunities; and the reward of dialogues without faults, with 95% "
+        "intervals over games."
+    )
+    return Table(caption, cells if happened else [])
+
+
+def _references(results: Results) -> Table:
+    people = " and of people" if "human" in results["references"] else ""
+    rows = [
+        {
+            "plan": words(name),
+            "reward": value(line["reward"]),
+            "games": f"{line['reward']['n']:,}",
+            "description": line["about"],
+        }
+        for name, line in results["references"].items()
+    ]
+    return Table(f"Reference rewards of plans made without a dialogue{people}, with 95% intervals over games.", rows)
+
+
+def _correlations(results: Results) -> Table:
+    caption = (
+        "Correlation of questions and reward among dialogues of one game, run and checkpoint, with 95% jackknife intervals over games. "
+        "It does not show causation: a policy may ask more because its plan was rejected, and an early agreement leaves no time to ask. "
+        "Forced questions (slim-rl evaluate --mode forced:3) measure the effect of asking."
+    )
+    rows = [
+        {
+            "arm": words(row["arm"]),
+            "played": row["when"],
+            "correlation": value(row),
+            "dialogues": f"{row['n']:,}",
+            "games": f"{row['clusters']:,}",
+        }
+        for row in results["correlations"]
+    ]
+    return Table(caption, rows)
+
+
+def checkpoints(results: Results, minimum: int = 3) -> Table:
+    """Returns the means at every checkpoint, for arms with at least `minimum` checkpoints."""
+    times = Counter((row["arm"], row["partner"]) for row in results["checkpoints"])
+    rows = [
+        {
+            "arm": words(row["arm"]),
+            "partner": row["partner"],
+            "checkpoint": _checkpoint(row),
+            "runs": f"{row['runs']:,}",
+            **_measured(results, row),
+        }
+        for row in results["checkpoints"]
+        if times[row["arm"], row["partner"]] >= minimum
+    ]
+    return Table("Held-out games by checkpoint; 95% intervals over games.", rows)
+
+
+def _compared(results: Results) -> Table:
+    """Returns the differences between evaluated policies, per pair."""
+    rows = [
+        {
+            "arm": words(row["second"]),
+            "baseline": words(row["first"]),
+            "games": f"{row['games']:,}",
+            **_measured(results, row, signed=True),
+            **{
+                f"p, {measure.heading}": p_value(row["measures"][measure.name]["p"])
+                for measure in shown_in("first screen")
+                if measure.name in results["measures"] and measure.role == "primary"
+            },
+        }
+        for row in results["compared"]
+    ]
+    caption = (
+        "Arm minus baseline on the games that both played, with 95% t intervals over games (over seeds and games if both have several runs), "
+        "and p, of the sign-flip permutation test for one run, not corrected for the number of pairs. Compared arms differ in policy, "
+        "partner or mode only."
+    )
+    return Table(caption, rows)
+
+
+def _measured(results: Results, row: Mapping[str, Any], signed: bool = False) -> dict[str, str]:
+    """Returns a row's cells of the measures of the first screen."""
+    return {
+        measure.heading: value(row["measures"][measure.name], measure.share, signed)
+        for measure in shown_in("first screen")
+        if measure.name in results["measures"]
+    }
+
+
+def _checkpoint(cell: Mapping[str, Any]) -> str:
+    return str(cell["phase"]) + (f", step {cell['step']:.0f}" if known(cell["step"]) else "")
+
+
+def _runs(results: Results) -> Table:
+    rows: list[Row] = [
+        {
+            "arm": words(run["arm"]),
+            "run": str(run["run"]),
+            **{name: f"{run[name]:,}" for name in ("dialogues", "games", "failed")},
+            "steps": f"{run['first_step']:.0f} to {run['last_step']:.0f}" if known(run["first_step"]) else DASH,
+            "phases": ", ".join(f"{phase} {number:,}" for phase, number in run["phases"].items()),
+            "policy": ", ".join(run["policies"]),
+            "partner": ", ".join(run["partners"]),
+        }
+        for run in results["runs"]
+    ]
+    return Table("Dialogues read.", rows)
+
+
+def _files(results: Results) -> Table:
+    heads = {
+        "lines": "lines",
+        "dialogues": "dialogues",
+        "incomplete": "incomplete lines",
+        "unreadable": "not JSON",
+        "foreign": "not dialogues",
+    }
+    rows = [
+        {"file": file["path"], **{head: f"{file[key]:,}" for key, head in heads.items()}} for file in results["files"]
+    ]
+    return Table("Log files.", rows)

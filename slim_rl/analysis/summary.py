@@ -2,7 +2,7 @@
 
 Invariants:
     Figures, tables and `summary.json` are made from this dict alone, so that they agree.
-    Training dialogues make the curves; all other phases make the held-out tables (`plays`).
+    Training dialogues make the curves; all other phases make the held-out tables (`held_out`).
     Failed dialogues have no reward: only the stop reasons count them.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,18 +18,23 @@ import pandas as pd
 
 from slim_rl import statistics as st
 from slim_rl.analysis.arms import TRAIN
-from slim_rl.analysis.changes import by_arm, verdicts
-from slim_rl.analysis.compared import cells_of, compare
-from slim_rl.analysis.partner_faults import partner_faults
-from slim_rl.analysis.plays import of_frame
+from slim_rl.analysis.held_out import by_arm, cells_of, compare, held_out
+from slim_rl.analysis.load import CASES, FAULTS, Log, read_dialogue
+from slim_rl.analysis.verdict import verdicts
 from slim_rl.dialogue.measures import MEASURES, OF_KIND, shown_in
+from slim_rl.environment import MATCHING, game_of
+from slim_rl.errors import DataError
+from slim_rl.measured import measured
 
 BINS = 25  # maximum number of points of a curve over training
 MANY = 8  # dialogues with this many questions or more share a point
+BOARDS = 1000  # maximum number of games per reference line
+
+Games = Sequence[tuple[Any, int]]
 
 
 def summarise(frame: pd.DataFrame, seed: int = 0, kinds: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Returns all numbers from a frame of `load`.
+    """Returns all numbers from a frame of `load`, except those of its games' references (`references`).
 
     Args:
         seed: seed of the permutation tests.
@@ -36,10 +42,12 @@ def summarise(frame: pd.DataFrame, seed: int = 0, kinds: Mapping[str, str] | Non
     """
     kinds = kinds or {}
     played = frame[~frame["failed"]]
+    steps = frame[(frame["phase"] == TRAIN) & frame["step"].notna()]
     names = [m.name for m in shown_in("report") if m.name in frame and _is_shown(frame, m.name)]
-    plays = of_frame(frame)
-    held_out = by_arm(plays, names)
-    training = over_training(frame, names, kinds)
+    arms = [str(arm) for arm in frame["arm"].cat.categories]
+    in_training = {arm: steps[(steps["arm"] == arm) & ~steps["failed"]] for arm in arms}
+    of_arm = {arm: played[played["arm"] == arm] for arm in arms}
+    by_condition = by_arm(held_out(frame), names)
     return {
         "seed": seed,
         "many": MANY,
@@ -49,17 +57,21 @@ def summarise(frame: pd.DataFrame, seed: int = 0, kinds: Mapping[str, str] | Non
             "train": int((frame["phase"] == TRAIN).sum()),
             "games": int(frame["cluster"].nunique()),
         },
-        **training,
-        "runs": runs(frame),
-        "reward_by_questions": {arm: _by_count(played[played["arm"] == arm], "questions") for arm in training["arms"]},
-        "reward_by_pairs": {
-            arm: _by_count(played[played["arm"] == arm], "informative_pairs") for arm in training["arms"]
-        },
+        "arms": arms,
+        "measures": {name: MEASURES[name].about for name in names},
+        "curves": {arm: _curves(rows, names) for arm, rows in in_training.items()},
+        "ends": {arm: _ends(rows, names) for arm, rows in in_training.items()},
+        "question_kinds": dict(kinds),
+        "kinds": {arm: _kinds(rows, kinds) for arm, rows in in_training.items()},
+        "stop_reasons": {arm: _stop_reasons(steps[steps["arm"] == arm]) for arm in arms},
+        "runs": [_run(arm, run, rows) for (arm, run), rows in frame.groupby(["arm", "run"], observed=True)],
+        "reward_by_questions": {arm: _by_count(rows, "questions") for arm, rows in of_arm.items()},
+        "reward_by_pairs": {arm: _by_count(rows, "informative_pairs") for arm, rows in of_arm.items()},
         "correlations": list(_correlations(played)),
-        "held_out": held_out,
-        "checkpoints": checkpoints(frame, names),
-        "verdict": list(verdicts(held_out)),
-        "partner_faults": list(partner_faults(frame, TRAIN)),
+        "held_out": by_condition,
+        "checkpoints": list(_checkpoints(played[played["phase"] != TRAIN], names)),
+        "verdict": list(verdicts(by_condition)),
+        "partner_faults": list(_partner_faults(frame)),
         "compared": compare(cells_of(frame), seed),
     }
 
@@ -69,28 +81,14 @@ def _is_shown(frame: pd.DataFrame, name: str) -> bool:
     return name == "questions" or bool(frame[name].notna().any())
 
 
-def over_training(frame: pd.DataFrame, names: Sequence[str], kinds: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the numbers of the figures over training: curves of these measures, shares of question kinds and stop reasons."""
-    steps = frame[(frame["phase"] == TRAIN) & frame["step"].notna()]
-    train = steps[~steps["failed"]]
-    arms = [str(arm) for arm in frame["arm"].cat.categories]
-    return {
-        "arms": arms,
-        "measures": {name: MEASURES[name].about for name in names},
-        "curves": {arm: _curves(train[train["arm"] == arm], names) for arm in arms},
-        "ends": {arm: _ends(train[train["arm"] == arm], names) for arm in arms},
-        "question_kinds": dict(kinds),
-        "kinds": {arm: _kinds(train[train["arm"] == arm], kinds) for arm in arms},
-        "stop_reasons": {arm: _stop_reasons(steps[steps["arm"] == arm]) for arm in arms},
-    }
-
-
-def runs(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Returns dialogues, games, failures, steps, phases, policies and partners of each run."""
-    return [_run(arm, run, rows) for (arm, run), rows in frame.groupby(["arm", "run"], observed=True)]
+def _mean(rows: pd.DataFrame, name: str) -> dict[str, Any]:
+    """Returns the mean of a measure, with its interval over games."""
+    about = MEASURES[name]
+    return asdict(st.clustered_mean(rows[name], rows["cluster"].cat.codes, about.bounded, about.signed))
 
 
 def _run(arm: Any, run: Any, rows: pd.DataFrame) -> dict[str, Any]:
+    """Returns dialogues, games, failures, steps, phases, policies and partners of a run."""
     steps = rows.loc[rows["phase"] == TRAIN, "step"].dropna()
     return {
         "arm": arm,
@@ -106,7 +104,7 @@ def _run(arm: Any, run: Any, rows: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-# -- over training -----------------------------------------------------------------------------------------------------
+# -- over training: the dialogues of one arm ---------------------------------------------------------------------------
 
 
 def _bins(steps: pd.Series) -> tuple[np.ndarray, np.ndarray]:
@@ -121,25 +119,23 @@ def _bins(steps: pd.Series) -> tuple[np.ndarray, np.ndarray]:
         edges = np.linspace(distinct[0], distinct[-1], BINS + 1)
         index = np.clip(np.searchsorted(edges, steps, side="right") - 1, 0, BINS - 1)
         index = np.unique(index, return_inverse=True)[1]
-    size = np.bincount(index)
-    return index, np.bincount(index, steps) / size
+    return index, np.bincount(index, steps) / np.bincount(index)
 
 
 def _curves(rows: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
+    """Returns the steps, and per measure the means with intervals and those of single runs."""
     if rows.empty:
         return {}
     index, steps = _bins(rows["step"])
+    points = range(len(steps))
     curves: dict[str, Any] = {"steps": steps.tolist(), "measures": {}}
     for name in names:
-        table = st.clustered_means(
-            rows[name], rows["cluster"].cat.codes, index, MEASURES[name].bounded, MEASURES[name].signed
-        )
-        table = table.reindex(range(len(steps)))
+        about = MEASURES[name]
+        means = st.clustered_means(rows[name], rows["cluster"].cat.codes, index, about.bounded, about.signed)
         by_run = rows.assign(bin=index).groupby(["run", "bin"], observed=True)[name].mean().unstack("bin")
-        by_run = by_run.reindex(columns=range(len(steps)))
         curves["measures"][name] = {
-            **{key: table[key].tolist() for key in ("mean", "low", "high", "n", "clusters")},
-            "runs": {str(run): values.tolist() for run, values in zip(by_run.index, by_run.to_numpy(), strict=True)},
+            **means.reindex(points)[["mean", "low", "high", "n", "clusters"]].to_dict("list"),
+            "runs": {str(run): values.tolist() for run, values in by_run.reindex(columns=points).iterrows()},
         }
     return curves
 
@@ -150,11 +146,7 @@ def _ends(rows: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
         return {}
     low, high = rows["step"].min(), rows["step"].max()
     sides = {"first": rows["step"] <= low + (high - low) / 10, "last": rows["step"] >= high - (high - low) / 10}
-    return {name: {side: asdict(_mean(rows[these], name)) for side, these in sides.items()} for name in names}
-
-
-def _mean(rows: pd.DataFrame, name: str) -> st.Estimate:
-    return st.clustered_mean(rows[name], rows["cluster"].cat.codes, MEASURES[name].bounded, MEASURES[name].signed)
+    return {name: {side: _mean(rows[these], name) for side, these in sides.items()} for name in names}
 
 
 def _kinds(rows: pd.DataFrame, kinds: Iterable[str]) -> dict[str, Any]:
@@ -173,6 +165,7 @@ def _kinds(rows: pd.DataFrame, kinds: Iterable[str]) -> dict[str, Any]:
 
 
 def _stop_reasons(rows: pd.DataFrame) -> dict[str, Any]:
+    """Returns the share of each stop reason at each point, failures among them, the commonest first."""
     if rows.empty:
         return {}
     index, steps = _bins(rows["step"])
@@ -194,9 +187,8 @@ def _by_count(rows: pd.DataFrame, name: str) -> list[dict[str, Any]]:
     if rows.empty:
         return []
     count = rows[name].clip(upper=MANY).round().astype(int)
-    table = st.clustered_means(rows["reward"], rows["cluster"].cat.codes, count, bounded=True)
-    points = table.rename_axis("count").reset_index().astype(float).to_dict(orient="records")
-    return [{str(key): value for key, value in point.items()} for point in points]
+    means = st.clustered_means(rows["reward"], rows["cluster"].cat.codes, count, bounded=True)
+    return means.rename_axis("count").reset_index().astype(float).to_dict("records")  # type: ignore[return-value]
 
 
 def _correlations(played: pd.DataFrame) -> Iterator[dict[str, Any]]:
@@ -215,18 +207,97 @@ def _correlations(played: pd.DataFrame) -> Iterator[dict[str, Any]]:
 # -- held-out games ----------------------------------------------------------------------------------------------------
 
 
-def checkpoints(frame: pd.DataFrame, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Returns means on held-out games per arm, partner and checkpoint, in the order of training."""
-    rows = frame[(frame["phase"] != TRAIN) & ~frame["failed"]]
+def _checkpoints(played: pd.DataFrame, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yields means on held-out games per arm, partner and checkpoint, in the order of training."""
     keys = ["arm", "partner", "step", "phase"]
-    return [
-        {
-            "arm": arm,
-            "partner": partner,
-            "phase": phase,
-            "step": step,
-            "runs": int(cell["run"].nunique()),
-            "measures": {name: asdict(_mean(cell, name)) for name in names},
+    for (arm, partner, step, phase), cell in played.groupby(keys, observed=True, dropna=False):
+        runs, means = int(cell["run"].nunique()), {name: _mean(cell, name) for name in names}
+        yield {"arm": arm, "partner": partner, "phase": phase, "step": step, "runs": runs, "measures": means}
+
+
+def _partner_faults(frame: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Yields faults, reward, and reward of dialogues without a fault, per arm, partner and checkpoint.
+
+    A policy must not be credited with its partner's errors. Training has one row per arm and partner, other phases one per checkpoint.
+    """
+    names = [name.removeprefix(FAULTS) for name in frame.columns if name.startswith(FAULTS)]
+    if not names:
+        return
+    keyed = frame.assign(step=frame["step"].where(frame["phase"] != TRAIN))
+    for (arm, partner), part in keyed.groupby(["arm", "partner"], observed=True):
+        points = list(part.groupby(["phase", "step"], observed=True, dropna=False))
+        for (phase, step), rows in sorted(points, key=lambda item: (np.nan_to_num(item[0][1], nan=-1.0), item[0][0])):
+            clean = rows[(rows[[FAULTS + name for name in names]] == 0).all(axis=1)]
+            yield {
+                "arm": arm,
+                "partner": partner,
+                "phase": phase,
+                "step": step,
+                "dialogues": len(rows),
+                "clean": int(clean["reward"].notna().sum()),
+                "reward": _mean(rows, "reward"),
+                "clean_reward": _mean(clean, "reward"),
+                "faults": {
+                    name: {"faults": int(rows[FAULTS + name].sum()), "cases": int(rows[CASES + name].sum())}
+                    for name in names
+                },
+            }
+
+
+# -- references: rewards of plans made without a dialogue, of recorded people, and of simulated askers -------------------
+
+
+def references(log: Log, seed: int, people: Path | None = None) -> dict[str, Any]:
+    """Returns `references` and `frontier` of the log's commonest environment, in a sample of at most `BOARDS` of its games.
+
+    Args:
+        people: file of recorded human games, for one more line; None: no such line.
+
+    Raises:
+        DataError: `people` cannot be used.
+    """
+    environment = str(log.frame["environment"].mode()[0])
+    rows = log.frame[log.frame["environment"] == environment].drop_duplicates("cluster")
+    drawn = rows.sample(min(BOARDS, len(rows)), random_state=seed)
+    games = [(read_dialogue(log, row).get("game_state") or {}, int(row.seat)) for row in drawn.itertuples()]
+    curves = measured(game_of(environment)).frontier(games, MANY, seed)
+    frontier = {name: _transposed([_mean_of_games(column) for column in curve[0].T]) for name, curve in curves.items()}
+    return {"references": reference_lines(games, people, environment), "frontier": frontier}
+
+
+def reference_lines(games: Games, people: Path | None = None, environment: str = MATCHING) -> dict[str, dict[str, Any]]:
+    """Returns lines by name: {"reward": mean, interval and n, "about", "drawn"}; empty if the game has none.
+
+    Args:
+        people: file of recorded human games, for one more line; None: no such line.
+
+    Raises:
+        DataError: `people` cannot be used.
+    """
+    game = measured(game_of(environment))
+    lines: dict[str, Any] = dict(game.references(games))
+    if people is not None:
+        recorded = game.people(people, games)
+        if not recorded:
+            raise DataError(f"{environment} has no recorded human games. Leave {people} out.")
+        lines |= recorded
+    return {
+        name: {
+            "reward": _mean_of_games(np.asarray(line["rewards"], dtype=float)),
+            "about": line["about"],
+            "drawn": line.get("drawn", True),
         }
-        for (arm, partner, step, phase), cell in rows.groupby(keys, observed=True, dropna=False)
-    ]
+        for name, line in lines.items()
+    }
+
+
+def _transposed(points: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    columns = {"mean": "value", "low": "low", "high": "high"}
+    return {name: [point[key] for point in points] for name, key in columns.items()} | {"boards": points[0]["n"]}
+
+
+def _mean_of_games(rewards: np.ndarray) -> dict[str, Any]:
+    """Returns the mean of one reward per game, with its t interval cut at 0 and 1."""
+    mean = st.clustered_mean(rewards, np.arange(len(rewards)))
+    low, high = np.clip([mean.low, mean.high], 0.0, 1.0).tolist()
+    return {"value": mean.value, "low": low, "high": high, "n": mean.n}

@@ -6,77 +6,39 @@ interval excludes zero: over seeds and games if there are several runs, else ove
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import pandas as pd
-
-from slim_rl.analysis.rows import without_unmeasured
-from slim_rl.dialogue.measures import MEASURES, annotated, measures
-from slim_rl.dialogue.record import Dialogue
-from slim_rl.formats import NOT_MEASURED, count, interval, known, p_value, plain
-from slim_rl.statistics import paired_comparison
+from slim_rl.formats import NOT_MEASURED, count, interval, known, p_value, plain, words
 
 Change = Mapping[str, Any]
+TOO_FEW = "Too few games to tell whether it learned to ask: fewer than two were played both before and after."
 
 
-def verdict(before: Sequence[Dialogue], after: Sequence[Dialogue]) -> list[str]:
-    """Returns the three sentences from one run's annotated held-out dialogues."""
-    first, last = frame(before), frame(after)
-    return sentences(changed(first, last, "questions"), changed(first, last, "reward"))
-
-
-def frame(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
-    """Returns one row per dialogue that did not fail: its measures, game_id and seat."""
-    rows = [
-        {
-            "game_id": d.game_id,
-            "seat": d.seat,
-            "environment": d.environment,
-            "annotated": annotated(d),
-            **measures(d),
-        }
-        for d in dialogues
-        if not d.failed
-    ]
-    names = ["game_id", "seat", "environment", "annotated", *MEASURES]
-    return without_unmeasured(pd.DataFrame(rows, columns=None if rows else names)).drop(columns="environment")
-
-
-def changed(before: pd.DataFrame, after: pd.DataFrame, measure: str) -> dict[str, Any]:
-    """Returns the change of a measure on the games of both frames; keys as in `changes.change`."""
-    one, two = (data.set_index("game_id")[measure].astype(float) for data in (before, after))
-    test = paired_comparison(one, two, bounded=MEASURES[measure].bounded)
-    return {"before": test.before, "after": test.after, **asdict(test.difference), "by_run": [test.difference.value]}
+def verdicts(rows: Sequence[Change]) -> Iterator[dict[str, Any]]:
+    """Yields the verdict (`sentences`) per arm and condition of `held_out.by_arm` that was played before and after training."""
+    by_key = {(row["arm"], row["condition"], row["measure"]): row for row in rows}
+    for (arm, condition, measure), reward in by_key.items():
+        if measure == "reward" and reward["by_run"] and (arm, condition, "questions") in by_key:
+            text = sentences(by_key[arm, condition, "questions"], reward)
+            yield {"arm": arm, "condition": condition, "sentences": text}
 
 
 def sentences(questions: Change, reward: Change) -> list[str]:
-    """Returns the three sentences from two rows of `changes.by_arm`."""
+    """Returns the three sentences from two rows of `held_out.by_arm`."""
     if not known(reward["low"]) or (known(questions["after"]) and not known(questions["low"])):
-        return ["Too few games to tell whether it learned to ask: fewer than two were played both before and after."]
-    helped = direction(reward)
-    changed_to = f"from {plain(reward['before'])} to {plain(reward['after'])} ({by_how_much(reward)})"
+        return [TOO_FEW]
+    asked, helped = direction(questions), direction(reward)
+    how = f"from {plain(reward['before'])} to {plain(reward['after'])} ({by_how_much(reward)})"
+    lead = {1: "Reward rose", 0: "Reward did not clearly change:", -1: "Reward fell"}[helped]
     if not known(questions["after"]):
-        outcome = {1: "Reward rose", 0: "Reward did not clearly change:", -1: "Reward fell"}[helped]
-        return [
-            f"Questions are {NOT_MEASURED}: this game does not annotate them.",
-            f"{outcome} {changed_to}.",
-            _evidence(None, reward),
-        ]
-    asked = direction(questions)
-    span = f"from {plain(questions['before'])} to {plain(questions['after'])} questions per game ({by_how_much(questions)})"
-    learned = {
-        1: f"It learned to ask: {span}.",
-        0: f"It did not clearly learn to ask: {span}.",
-        -1: f"It learned to ask less: {span}.",
-    }[asked]
-    outcome = {
-        1: f"Reward rose{' with it' if asked > 0 else ''}, {changed_to}.",
-        0: f"Reward did not clearly change: {changed_to}.",
-        -1: f"Reward fell, {changed_to}.",
-    }[helped]
-    return [learned, outcome, _evidence(questions, reward)]
+        unmeasured = f"Questions are {NOT_MEASURED}: this game does not annotate them."
+        return [unmeasured, f"{lead} {how}.", _evidence(None, reward)]
+    with_it = " with it" if asked > 0 and helped > 0 else ""
+    outcome = f"{lead}{with_it}{',' if helped else ''} {how}."
+    learned = {1: "It learned to ask", 0: "It did not clearly learn to ask", -1: "It learned to ask less"}[asked]
+    span = f"from {plain(questions['before'])} to {plain(questions['after'])} questions per game"
+    return [f"{learned}: {span} ({by_how_much(questions)}).", outcome, _evidence(questions, reward)]
 
 
 def direction(change: Change) -> int:
@@ -107,3 +69,23 @@ def _evidence(questions: Change | None, reward: Change) -> str:
         f"{text}, over {questions['over']}; questions rose in {rose} of {runs} runs and reward in {gained}; predicted change of questions "
         f"for one more seed: {ahead}."
     )
+
+
+def on_pair(pair: Mapping[str, Any], named: Callable[[str], str] = words) -> str:
+    """Returns a sentence on a row of `held_out.compare`.
+
+    Example: 'On the same 200 games, b free minus a free: questions per game +0.81 (0.64 to 0.97), reward ...'.
+
+    Args:
+        named: formats the names of the two sides.
+    """
+    parts = [
+        f"{what} {plain(row['value'], signed=True)} ({interval(row['low'], row['high'])})"
+        for name, what in (("questions", "questions per game"), ("reward", "reward"))
+        if known((row := pair["measures"][name])["low"])
+    ]
+    cells = f"{named(pair['second'])} minus {named(pair['first'])}"
+    result = (
+        f"{', '.join(parts)}, 95% intervals over {pair['measures']['reward']['over']}" if parts else "too few games"
+    )
+    return f"On the same {count(pair['games'], 'game')}, {cells}: {result}."

@@ -1,8 +1,7 @@
 """Adapters to trainers, one folder each: `trl` for one machine, `slime` and `verl` for clusters.
 
     backends/NAME/launch.py   `start(request)` trains, or launches the trainer; `check(config)` refuses what the trainer cannot do;
-                              `missing(extra)` returns what this machine lacks. None of them imports the trainer
-    backends/NAME/doctor.py   `EXAMINATIONS`: what a run needs of the machine
+                              `missing()` returns what this machine lacks. None of them imports the trainer
 
 Backends are loaded here by name, so that only the libraries of the selected one are imported.
 """
@@ -12,7 +11,7 @@ from __future__ import annotations
 import importlib
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,8 +24,7 @@ if TYPE_CHECKING:  # slime's script is watched by what is in this folder, and ne
 
 # Tokens of a response on a cluster, where the config sets no limit: a long 8×8 dialogue with room to spare.
 RESPONSE_TOKENS = 6144
-
-AT_THE_START: list[Callable[[Config], str]] = []  # sentences on a config, "" for none; the lab has one
+RESUME_HINT = "the same command resumes from the last checkpoint, or starts again if there is none yet."
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +64,6 @@ class Result:
     after: list[Dialogue]
 
 
-RESUME_HINT = "the same command resumes from the last checkpoint, or starts again if there is none yet."
-
-
 def is_trained(config: Config, folder: Path) -> str:
     """Returns the message of a launch on a cluster whose steps are all trained."""
     return (
@@ -82,24 +77,31 @@ def say(text: str) -> None:
     print(f"slim-rl: {text}", file=sys.stderr, flush=True)
 
 
-def say_at_the_start(config: Config) -> None:
-    """Prints what is registered to be said of a config before anything is spent."""
-    for sentence_of in AT_THE_START:
-        if sentence := sentence_of(config):
-            say(sentence)
+def say_before(config: Config) -> None:
+    """Says what is to be known of a config before anything is spent: its cost."""
+    from slim_rl.backends.cost import estimate_cost
+    from slim_rl.config.trainers import shortened
+
+    notes = [shortened(config)]
+    if config.opposite.paid:
+        dialogues = config.train.steps * config.train.dialogues
+        notes.append(
+            f"partner: {dialogues:,} dialogues in training, {estimate_cost(config.partner.openai, dialogues)}."
+        )
+    for note in filter(None, notes):
+        say(note)
 
 
 def start(request: Request) -> Result | None:
     """Starts the run with its config's backend. Returns its result where it was trained here, else None."""
-    from slim_rl.backends.trackers import check_trackers
-
-    check_trackers(request.config)
     result: Result | None = _launcher(request.config).start(request)
     return result
 
 
 def train(config: Config | str | Path, *, fresh: bool = False) -> Result | None:
     """Trains by the trainer that the config names; an interrupted run of the same name and config resumes.
+
+    TRL trains in this process alone, whatever `train.processes` is.
 
     Args:
         config: a config (`load_config`, `Config.changed`), its file, or the name of one that comes with slim_rl.
@@ -113,12 +115,13 @@ def train(config: Config | str | Path, *, fresh: bool = False) -> Result | None:
     """
     from slim_rl.config import Config, load_config
 
+    alone = ("train.processes=1",)  # further processes would be the command's, and not this program's
     if not isinstance(config, Config):
-        return start(Request(Path(config), (), load_config(config), fresh=fresh))
+        return start(Request(Path(config), alone, load_config(config, alone), fresh=fresh))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "config.yaml"
         config.write(path)
-        return start(Request(path, (), load_config(path), fresh=fresh))
+        return start(Request(path, alone, load_config(path, alone), fresh=fresh))
 
 
 def check(config: Config) -> None:
@@ -126,16 +129,9 @@ def check(config: Config) -> None:
     _launcher(config).check(config)
 
 
-def missing(config: Config, extra: Sequence[str] = ()) -> str:
+def missing(config: Config) -> str:
     """Returns what this machine lacks for the config's backend, as a sentence; empty if nothing."""
-    return str(_launcher(config).missing(extra))
-
-
-def log_folder(config: Config) -> Path:
-    """Returns the folder of a run's dialogue logs."""
-    from slim_rl.runs import log_folder_of
-
-    return log_folder_of(config.run_dir.absolute(), config)
+    return str(_launcher(config).missing())
 
 
 def _launcher(config: Config) -> Any:

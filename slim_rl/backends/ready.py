@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from slim_rl import bundled
 from slim_rl.config import Config
-from slim_rl.dialogue.dealing import existing_rows, games_files
-from slim_rl.dialogue.factory import make_partner
-from slim_rl.errors import ConfigError, DataError, nearest
+from slim_rl.dialogue.games_file import existing_rows, games_files
+from slim_rl.dialogue.players import make_partner
+from slim_rl.dialogue.training_reward import make_training_reward
+from slim_rl.errors import ConfigError, DataError
 from slim_rl.formats import count
-from slim_rl.partners.client import OPENAI_URL
+from slim_rl.partners.endpoint import OPENAI_URL
 from slim_rl.policies import check_model_name, is_model_folder
 
 
-def check_ready(config: Config) -> str:
-    """Checks the config's model, games and partner. Returns a sentence on what could not be looked up, or nothing.
-
-    Raises:
-        SlimError: one of them is missing or cannot be used.
-    """
-    missing = check_model(config.policy.model)
+def check_ready(config: Config) -> None:
+    """Checks the config's model, games and partner. Raises SlimError if one of them is missing or cannot be used."""
+    check_model(config.policy.model)
     check_games(config)
     try_partner(config)
-    return missing
 
 
-def check_model(name: str, key: str = "policy.model") -> str:
-    """Checks that a model's folder holds one, and a hub name by the hub. Returns as `check_ready`."""
-    known = check_model_name(name, key)
+def check_model(name: str, key: str = "policy.model") -> None:
+    """Checks that a model's folder holds one. Raises ConfigError."""
+    check_model_name(name, key)
     folder = Path(bundled.model(name))
     if folder.exists() and not is_model_folder(folder):
         raise ConfigError(f"{key} '{name}' holds no model's config.json; name a folder that does.")
-    return "" if known else f"The hub could not be reached to look up {name}; a start needs it in the hub's cache."
 
 
 def check_games(config: Config) -> None:
@@ -49,17 +43,6 @@ def check_games(config: Config) -> None:
             )
 
 
-_OTHERS = {"NUM_CPUS", "SLIME_DIRS", "SMOKE_DIR"}  # near to a setting, and something else
-
-
-def check_environment(settings: Collection[str], environment: Mapping[str, str]) -> None:
-    """Raises ConfigError for an environment variable whose name is nearly that of a setting, and would have no effect."""
-    names = [name for name in settings if "_" in name]
-    for variable in environment.keys() - set(settings) - _OTHERS:
-        if "_" in variable and (near := nearest(variable, names)) and abs(len(near) - len(variable)) < 2:
-            raise ConfigError(f"{variable} is not a setting; did you mean {near}?")
-
-
 def try_partner(config: Config) -> None:
     """Makes the config's partner once. Its key may be missing where RAY_ADDRESS names another cluster, whose workers may have it.
 
@@ -69,3 +52,14 @@ def try_partner(config: Config) -> None:
     if os.environ.get("RAY_ADDRESS") and config.partner.openai.base_url is None:
         config = config.changed(partner={"openai": {"base_url": OPENAI_URL}})  # an endpoint that is named needs no key
     make_partner(config)
+
+
+def check_training(config: Config) -> None:
+    """Raises ConfigError if the game, its files or its seats lack what training needs."""
+    train = config.train
+    if train.eval_every and ("eval" not in games_files(config) or (train.backend == "trl" and not train.eval_games)):
+        raise ConfigError(
+            f"train.eval_every={train.eval_every} needs held-out games: set data.eval, with data.num_eval and train.eval_games above 0, "
+            "or set train.eval_every=0."
+        )
+    make_training_reward(config).check()

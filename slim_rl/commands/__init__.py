@@ -10,7 +10,7 @@ from typing import Any
 
 
 def load(name: str) -> Any:
-    """Returns the command `name`, such as "lab arms", to be called with a list of arguments.
+    """Returns the command `name`, such as "lab run", to be called with a list of arguments.
 
     Option names may use dashes or underscores.
     """

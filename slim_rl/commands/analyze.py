@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -22,28 +23,34 @@ def command(
     seed: Annotated[int, typer.Option(min=0, help="seed of the permutation tests and of the dialogues shown")] = 0,
     max_dialogues: Annotated[
         int,
-        typer.Option(min=0, help="maximum number of dialogues in the viewer; figures and tables use all"),
+        typer.Option(min=0, help="maximum number of dialogues to read in the report; figures and tables use all"),
     ] = MAX_DIALOGUES,
     price: Annotated[float, typer.Option(min=0, help="question cost, in reward, for the gap to the ideal asker")] = 0.0,
     human: Human = None,
     paper: Paper = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace a report on other logs")] = False,
     tokenizer: Annotated[Path | None, typer.Option(help="model folder, to show logged token ids as text")] = None,
+    every: Annotated[
+        int, typer.Option(min=0, help="seconds after which the report is made again, and loads itself again; 0: never")
+    ] = 0,
     game: Games = None,
 ) -> None:
-    """Draw figures and statistics from dialogue logs, and write an HTML report with a dialogue viewer."""
+    """Draw figures and statistics from dialogue logs, and write an HTML report."""
     import_games(game)
-    summary = analyze(
-        all_logs(logs, log_dir),
-        check_folder(output),
-        seed=seed,
-        max_dialogues=max_dialogues,
-        references=human,
-        tokenizer=tokenizer,
-        overwrite=overwrite,
-        price=price,
-        paper=paper,
-        command=context.obj,
-    )
-    counts = summary.results["counts"]
-    typer.echo(f"{counts['dialogues']:,} dialogues of {counts['games']:,} games: {summary.report}")
+    while True:
+        summary = analyze(
+            all_logs(logs, log_dir),
+            check_folder(output),
+            seed=seed,
+            max_dialogues=max_dialogues,
+            references=human,
+            tokenizer=tokenizer,
+            price=price,
+            paper=paper,
+            seconds=every,
+            command=context.obj,
+        )
+        counts = summary.results["counts"]
+        typer.echo(f"{counts['dialogues']:,} dialogues of {counts['games']:,} games: {summary.report}")
+        if not every:
+            return
+        time.sleep(every)

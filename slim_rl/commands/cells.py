@@ -1,4 +1,4 @@
-"""Cells: a policy against a partner on held-out games, as `slim-rl evaluate` and `slim-rl lab bench` play them.
+"""Cells: a policy against a partner on held-out games, as `slim-rl evaluate` plays them.
 
 Every cell has a log of its own and can be resumed. A policy is a checkpoint, a chat model, or one of the game's scripted policies.
 """
@@ -19,20 +19,20 @@ from slim_rl.commands.screen import working
 from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.failures import Failures
+from slim_rl.dialogue.games_file import load_rows
 from slim_rl.dialogue.held_out import SCOPE, play_held_out
-from slim_rl.dialogue.interventions import INSTEAD, AskFirst, NeverAsk
-from slim_rl.dialogue.loop import Player
+from slim_rl.dialogue.players import Player
 from slim_rl.dialogue.record import Dialogue, StopReason
-from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.dialogue.worker import DialogueSpec, RolloutWorker
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError, did_you_mean
+from slim_rl.lab.interventions import INSTEAD, AskFirst, NeverAsk
 from slim_rl.measured import measured, says
+from slim_rl.partners.openai_chat import ChatPolicy
 from slim_rl.policies import weights_digest
 from slim_rl.policies.engines import EngineChoice, ReadyPolicy, ready_policy
-from slim_rl.policies.openai_chat import ChatPolicy
-from slim_rl.runs import claim_log, evaluating
+from slim_rl.runs import claim_log, held
 from slim_rl.seeds import seed_of
 
 _WITHOUT_RESULT = frozenset(
@@ -55,13 +55,11 @@ class Cell:
         policy: model folder, hub name, openai:MODEL, or scripted:NAME.
         partner: kind of the partner.
         mode: "free", "forbidden" (questions are replaced) or "forced:K" (the first K turns are forced questions).
-        suite: name of the benchmark suite; "" outside the benchmark.
     """
 
     policy: str
     partner: str
     mode: str = "free"
-    suite: str = ""
 
     @property
     def chat_model(self) -> str:
@@ -80,14 +78,11 @@ class Cell:
 
     @property
     def name(self) -> str:
-        return "_".join((self.suite or self.policy_name, self.partner, self.mode.replace(":", "")))
+        return "_".join((self.policy_name, self.partner, self.mode.replace(":", "")))
 
 
-def scripted_player(config: Config, name: str, option: str = "--policy") -> Any:
+def scripted_player(config: Config, name: str) -> Any:
     """Returns the game's scripted policy `name`, at the config's question cost (the mean of several).
-
-    Args:
-        option: command-line option that named it, for the error.
 
     Raises:
         ConfigError: the game has no scripted policy of that name.
@@ -100,50 +95,70 @@ def scripted_player(config: Config, name: str, option: str = "--policy") -> Any:
         return known[name]
     if not known:
         raise ConfigError(
-            f"{option} {name} is not openai:MODEL, and {game.__name__} has no scripted policies. Name a chat model, or use --checkpoint."
+            f"--policy {name} is not openai:MODEL, and {game.__name__} has no scripted policies. Name a chat model, or use --checkpoint."
         )
     raise ConfigError(
-        f"{option} {name} is neither openai:MODEL nor a scripted policy of {game.__name__} ({', '.join(known)}). Name one of these, or "
+        f"--policy {name} is neither openai:MODEL nor a scripted policy of {game.__name__} ({', '.join(known)}). Name one of these, or "
         f"use --checkpoint for a model{did_you_mean(name, known) or '.'}"
     )
 
 
-def play_cells(
-    configs: Mapping[Cell, Config],
-    games: Mapping[Cell, Sequence[GameRow]],
+def evaluate(
+    config: Config,
+    cells: Sequence[Cell],
     output: Path,
-    engine: EngineChoice,
-    concurrency: int | None,
+    num_games: int,
+    engine: EngineChoice | None = None,
+    concurrency: int | None = None,
     num_trials: int = 1,
-    elsewhere: str = "name another folder (--output ...)",
 ) -> dict[str, list[Dialogue]]:
-    """Plays each cell under its config (`cell_config`) on its games; see `evaluate`.
+    """Plays every cell on the same held-out games, and logs to `output`/<cell>.jsonl. Logged games are not played again.
 
     Args:
-        elsewhere: advice of the error if the folder holds dialogues of another config.
+        engine: engine that samples checkpoints; None: transformers.
+        concurrency: maximum number of dialogues at once; None: the engine's default.
+        num_trials: dialogues per game.
+
+    Returns:
+        The dialogues of each cell, by its name.
+
+    Raises:
+        ConfigError: two cells have the same name, a mode or partner is unknown, or there are no held-out games.
+        SlimError: another process evaluates into this folder, a model or server cannot be used, or an endpoint stopped
+            answering. Dialogues played so far are logged.
     """
-    cells = list(configs)
+    if len({cell.name for cell in cells}) < len(cells):
+        raise ConfigError("Two cells have the same name. Put checkpoints in folders of different names.")
+    configs = {cell: cell_config(config, cell) for cell in cells}  # raises before any cell is played
+    games, engine, elsewhere = (
+        load_rows(config, "eval")[:num_games],
+        engine or EngineChoice(),
+        "name another folder (--output ...)",
+    )
+    if not games:
+        raise ConfigError("The config has no held-out games. Set data.eval and data.num_eval.")
     results: dict[str, list[Dialogue]] = {}
-    with evaluating(output):
-        # load each model, and start each server, once; make a scripted policy per config
-        for player in dict.fromkeys(map(_player, cells)):
-            first, *_ = same_player = [cell for cell in cells if _player(cell) == player]
+    with held(output, f"The evaluation in {output}", elsewhere):
+        for policy in dict.fromkeys(
+            cell.policy for cell in cells
+        ):  # each model is loaded, and each server started, once
+            first, *_ = own = [cell for cell in cells if cell.policy == policy]
             with _ready(configs[first], first, engine, output / f"{first.name}.server.log") as ready:
-                for cell in same_player:
-                    config, log = configs[cell], output / f"{cell.name}.jsonl"
+                for cell in own:
+                    settings, log = configs[cell], output / f"{cell.name}.jsonl"
                     weights = None if cell.scripted or cell.chat_model else weights_digest(Path(cell.policy))
-                    claim_log(log, config, _decides(config, cell), weights, elsewhere)
+                    claim_log(log, settings, _decides(settings, cell), weights, elsewhere)
                     ready.reseed(seed_of(config.seed, SCOPE))
-                    limits = config.limits.within(context_tokens=(ready.context,))
-                    worker = RolloutWorker(config.changed(limits=limits), ready.chat, ready.policy)
+                    limits = settings.limits.within(context_tokens=(ready.context,))
+                    worker = RolloutWorker(settings.changed(limits=limits), ready.chat, ready.policy)
                     worker.keep_spend(output)
                     results[cell.name] = play_held_out(
                         worker,
-                        games[cell],
+                        games,
                         log,
                         step=None,
                         trials=num_trials,
-                        policy=intervention(config, cell.mode, ready.policy, ready.chat),
+                        policy=intervention(settings, cell.mode, ready.policy, ready.chat),
                         max_live=concurrency or engine.at_once,
                     )
     return {cell.name: results[cell.name] for cell in cells}
@@ -157,11 +172,6 @@ def _decides(config: Config, cell: Cell) -> list[str]:
     policy = [] if cell.scripted else ["policy.openai"] if cell.chat_model else ["policy"]
     priced = cell.scripted or isinstance(make_training_reward(config).question_price, tuple)
     return ["environment", "seed", "game", "partner", "limits", *policy, *(["train.reward"] if priced else [])]
-
-
-def _player(cell: Cell) -> tuple[str, str]:
-    """Returns what is equal in cells that share a policy object."""
-    return cell.policy, cell.suite if cell.scripted else ""
 
 
 def cell_config(config: Config, cell: Cell) -> Config:
@@ -208,7 +218,7 @@ def check_mode(config: Config, mode: str) -> None:
     game = environment_class(config.environment)
     if needed and not says(game, needed):
         raise ConfigError(
-            f"--mode {mode} needs the classmethod {game.__name__}.{needed}, which is missing. Implement it (docs/reference/environment-api.md), or "
+            f"--mode {mode} needs the instrument's method {game.__name__}.{needed}, which is missing. Implement it (docs/reference/environment-api.md), or "
             "leave the mode out."
         )
 
@@ -220,15 +230,16 @@ def intervention(
     name, number = parse_mode(mode)
     if name == "free":
         return None
-    game = measured(environment_class(config.environment))
+    game = environment_class(config.environment)
+    instrument = measured(game)
 
     def player(spec: DialogueSpec) -> Player:
         if name == "forbidden":
-            asks = partial(game.asks, game_state=spec.row.game_state)
+            asks = partial(instrument.asks, game_state=spec.row.game_state)
             instead = f"[{game.tags[0]}] {INSTEAD}" if game.tags else INSTEAD
             return NeverAsk(policy, chat, asks, instead)
         row = spec.row
-        return AskFirst(policy, chat, game.questions_worth_asking(row.game_state, row.seat, number, spec.seed))
+        return AskFirst(policy, chat, instrument.questions_worth_asking(row.game_state, row.seat, number, spec.seed))
 
     return player
 
@@ -249,5 +260,5 @@ def notes(played: Mapping[str, Sequence[Dialogue]]) -> Iterator[str]:
             )
         usages = [turn.usage for d in dialogues for turn in d.turns if turn.role == "policy" and turn.usage]
         if usages:
-            calls, cost = (sum(usage.get(key) or 0 for usage in usages) for key in ("calls", "cost_usd"))
+            calls, cost = sum(usage.calls for usage in usages), sum(usage.cost_usd for usage in usages)
             yield f"{name}: {calls:,} policy calls" + (f", ${cost:.2f}" if cost else "")

@@ -1,64 +1,48 @@
 """`slim-rl doctor`: checks a machine and a config before a run.
 
-To add a check, write a function of the config and list it in `EXAMINATIONS` of `backends/checks.py`, or of a backend's `doctor.py`.
+To add a check, write a function of the config and list it in `EXAMINATIONS` of `backends/doctor.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from importlib import import_module
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Iterator
 
 import typer
 
-from slim_rl.backends.checks import EXAMINATIONS, Check, examine
-from slim_rl.commands.options import Backend, Overrides
+from slim_rl.backends.doctor import EXAMINATIONS, Check, examine, verdict
+from slim_rl.commands.options import Backend, ConfigFile, Overrides, changes_of
 from slim_rl.commands.screen import printable, working
-from slim_rl.config import load_config, parse_config
-from slim_rl.errors import SlimError
-from slim_rl.lab.incentives import launch_check
+from slim_rl.config import Config, load_config
+from slim_rl.errors import ConfigError
+from slim_rl.lab.incentives import measure
 
 COLOURS = {"pass": "green", "warn": "yellow", "fail": "red"}
+ASKING, GAMES = "gain from asking", 200  # name of the check, and its games per player
+ADVICE = (
+    "An initial policy that rarely asks may never learn to. See which behaviour is rewarded with `slim-rl lab incentives CONFIG --games 2000`, "
+    "and what to change in docs/how-to/check-that-asking-raises-reward.md."
+)
 
 
-def command(
-    config: Annotated[
-        Path | None,
-        typer.Argument(metavar="CONFIG", help="config of the run; the defaults if missing", show_default=False),
-    ] = None,
-    backend: Backend = None,
-    overrides: Overrides = None,
-) -> None:
+def command(config: ConfigFile, backend: Backend = None, overrides: Overrides = None) -> None:
     """Check a machine and a config before an expensive run."""
+    settings = load_config(config, changes_of(overrides, backend))
     with working("checking"):
-        checks = run_doctor(config, backend, overrides=overrides or ())
-    print_table(checks)
+        checks = examine(settings, {**EXAMINATIONS, ASKING: check_asking})
+    for check in checks:
+        typer.secho(check.status, fg=COLOURS[check.status], nl=False)
+        typer.echo(
+            f"  {check.name:<18} {printable(check.finding)}"
+            + (f"\n{'':<25}→ {printable(check.fix)}" if check.fix else "")
+        )
     raise typer.Exit(int(any(check.status == "fail" for check in checks)))  # warnings do not count
 
 
-def run_doctor(path: Path | None, backend: str | None = None, *, overrides: Sequence[str] = ()) -> list[Check]:
-    """Returns the checks of this machine for a config (None: the defaults), in table order. Never raises."""
-    changes = [*overrides, *([f"train.backend={backend}"] if backend else [])]
+def check_asking(config: Config) -> Iterator[Check]:
+    """Yields the check that asking raises the reward and is needed, by scripted players; nothing if the game has none."""
     try:
-        config = load_config(path, changes) if path else parse_config({}, changes)
-    except SlimError as error:
-        return [Check("config", "fail", str(error))]
-    backend = config.train.backend
-    launch_check.register()
-    summary = f"{path or 'defaults'}: {config.arm_name} partner, {config.environment}, backend {backend}"
-    further = {} if backend == "trl" else import_module(f"slim_rl.backends.{backend}.doctor").EXAMINATIONS
-    return [Check("config", "pass", summary), *examine(config, EXAMINATIONS | further)]
-
-
-def print_table(checks: Sequence[Check]) -> None:
-    """Prints one line per check, each fix below its first check, and the tally."""
-    fixes: set[str] = set()
-    for check in checks:
-        typer.secho(check.status, fg=COLOURS[check.status], nl=False)
-        typer.echo(f"  {check.name:<18} {printable(check.finding)}")
-        if check.fix:
-            fix = "as above" if check.fix in fixes else printable(check.fix)
-            typer.secho(f"{'':<25}→ {fix}", dim=True)
-            fixes.add(check.fix)
-    typer.echo(", ".join(f"{sum(check.status == status for check in checks)} {status}" for status in COLOURS))
+        found = measure(config, GAMES, (1, 8), everyone=False)
+    except ConfigError:
+        return
+    if found.first_gain is not None:
+        yield verdict(ASKING, found.sentence, warn="" if found.rewards_asking else ADVICE)

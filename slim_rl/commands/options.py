@@ -30,9 +30,7 @@ Logs = Annotated[
     list[Path] | None, typer.Argument(metavar="LOG", help="dialogue logs, or folders of them", show_default=False)
 ]
 LogDirs = Annotated[list[Path] | None, typer.Option("--log-dir", help="same as LOG (repeatable)")]
-Paper = Annotated[
-    bool, typer.Option("--paper", help="write each table as CSV, LaTeX and Markdown, and each figure as PDF, too")
-]
+Paper = Annotated[bool, typer.Option("--paper", help="write each table as CSV and each figure as PDF, too")]
 Games = Annotated[
     list[str] | None,
     typer.Option(
@@ -54,14 +52,13 @@ EngineFlags = Annotated[
 Concurrency = Annotated[
     int | None, typer.Option(min=1, help="maximum number of dialogues at once (default: 1000 with a server, else all)")
 ]
-SuitesFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--suites", metavar="FOLDER", help="folder of custom suites, as in configs/bench; slim_rl's suites by default"
-    ),
-]
 
 _FILES = (".csv", ".html", ".json", ".jsonl", ".parquet", ".png", ".txt", ".xlsx", ".yaml")
+
+
+def changes_of(overrides: list[str] | None, backend: str | None) -> list[str]:
+    """Returns the changes of a config that --set and --backend ask for."""
+    return [*(overrides or ()), *([f"train.backend={backend}"] if backend else ())]
 
 
 def all_logs(logs: list[Path] | None, log_dirs: list[Path] | None) -> list[Path]:
@@ -69,7 +66,7 @@ def all_logs(logs: list[Path] | None, log_dirs: list[Path] | None) -> list[Path]
     if paths := [*(log_dirs or ()), *(logs or ())]:
         return paths
     raise ConfigError(
-        "No dialogue logs are named. Name the folder that a run wrote them to, such as logs/matching_local."
+        "No dialogue logs are named. Name the folder that a run wrote them to, such as runs/matching_local/logs."
     )
 
 

@@ -1,4 +1,4 @@
-"""`slim-rl play`: a game in the terminal, played by a person or by a model, against any partner.
+"""`slim-rl play`: a game in the terminal, played by a person against any partner.
 
 The person types actions as the policy would write them. In a game with tags, a line without a tag is a message, and an empty line
 ends a proposal of several lines. The person's board is shown again when it changes. Ctrl-C ends the command at once.
@@ -7,6 +7,7 @@ ends a proposal of several lines. The person's board is shown again when it chan
 from __future__ import annotations
 
 import asyncio
+import copy
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -18,18 +19,14 @@ from rich.console import Console
 from rich.text import Text
 
 from slim_rl.commands.options import ConfigFile, Overrides
-from slim_rl.commands.screen import printable, table_of, turn_texts, working
+from slim_rl.commands.screen import printable, table_of
 from slim_rl.config import Config, load_config
-from slim_rl.dialogue.dealing import load_rows
-from slim_rl.dialogue.factory import make_environment
-from slim_rl.dialogue.partner import Partner, PartnerFailure
-from slim_rl.dialogue.record import Dialogue, Turn
-from slim_rl.dialogue.rows import GameRow
+from slim_rl.dialogue.games_file import load_rows
+from slim_rl.dialogue.players import Partner, PartnerFailure
+from slim_rl.dialogue.record import Turn
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.environment import BaseEnvironment, Board, View, environment_class, reset_to
+from slim_rl.environment import BaseEnvironment, Board, View, make_environment
 from slim_rl.errors import ConfigError, SlimError
-from slim_rl.policies import check_model_name
-from slim_rl.trained import model_of
 
 QUIT = "quit"
 QUIT_FAILURE = "you left the game"
@@ -38,28 +35,24 @@ QUIT_FAILURE = "you left the game"
 def command(
     config: ConfigFile,
     game: Annotated[int, typer.Option(min=0, help="number of the held-out game, from 0")] = 0,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", "--checkpoint", help="watch this model play: a model or run folder, or hub name"),
-    ] = None,
     overrides: Overrides = None,
 ) -> None:
-    """Play a game against the config's partner, or watch a model play it."""
-    play(load_config(config, overrides or ()), game=game, model=model)
+    """Play a game against the config's partner."""
+    play(load_config(config, overrides or ()), game=game)
 
 
 class ShownWorker(RolloutWorker):
     """Worker that plays in the environment shown on the screen."""
 
-    def __init__(self, config: Config, env: BaseEnvironment, policy: Partner) -> None:
-        super().__init__(config, None, policy)
+    def __init__(self, config: Config, env: BaseEnvironment, person: Person) -> None:
+        super().__init__(config, None, person)
         self.env = env
 
     def environment(self) -> BaseEnvironment:
         return self.env
 
 
-class Person:
+class Person(Partner):
     """Person at the keyboard, with the interface of a partner.
 
     Args:
@@ -69,12 +62,7 @@ class Person:
 
     identity: ClassVar[dict[str, Any]] = {"kind": "person"}
 
-    def __init__(
-        self,
-        console: Console,
-        ask: Callable[[str], str],
-        env: BaseEnvironment,
-    ) -> None:
+    def __init__(self, console: Console, ask: Callable[[str], str], env: BaseEnvironment) -> None:
         self.console, self.ask, self.env = console, ask, env
         self._last: Board | None = None
 
@@ -106,55 +94,26 @@ class Person:
         return text if text.startswith("[") or not tags else f"[{tags[0]}] {text}"
 
 
-def play(
-    config: Config, *, game: int = 0, model: str | None = None, console: Console | None = None, ask: Any = input
-) -> float:
+def play(config: Config, *, game: int = 0, console: Console | None = None, ask: Any = input) -> float:
     """Plays one held-out game and returns the reward; 0 if it failed.
 
     Args:
         game: row of the held-out games (of the training games without those).
-        model: model that plays while the person watches; None: the person plays.
 
     Raises:
-        ConfigError: the game or model does not exist.
+        ConfigError: the game does not exist, or self-play is asked for.
         SlimError: the partner stopped answering.
     """
-    if config.selfplay and model is None:
-        other = next(iter(environment_class(config.environment).partners), "openai")
-        raise ConfigError(
-            f"partner.kind=self needs a policy. Name one with --model, or choose a partner with --set partner.kind={other}."
-        )
+    if config.selfplay:
+        raise ConfigError("partner.kind=self needs a policy: choose a partner with --set partner.kind=...")
     console = console or Console()
     rows = load_rows(config, "eval") or load_rows(config, "train")
     if game >= len(rows):
         raise ConfigError(
             f"--game {game} does not exist. Choose one of the config's {len(rows)} games, 0 to {len(rows) - 1}."
         )
-    if model is not None:
-        model = model_of(model, "--model")
-        check_model_name(model)
-    row = rows[game]
-    env = make_environment(config)
-    reset_to(env, row.game_state)
-    dialogue = (
-        _play_person(config, env, row, console, ask) if model is None else _watch(config, env, row, model, console)
-    )
-    reward = dialogue.reward or 0.0
-    partner_failed = dialogue.failed and dialogue.failure != QUIT_FAILURE
-    if not partner_failed:
-        console.print(Text(printable(f"ended: {dialogue.failure or dialogue.stop_reason}"), "dim"))
-    if not dialogue.failed:
-        console.print(f"reward: {reward:.2f}", style="bold")
-    if (truth := env.board(None)) is not None:
-        console.print(table_of(truth))
-    if partner_failed:
-        raise SlimError(f"The game failed: {dialogue.failure or dialogue.stop_reason}")
-    return reward
-
-
-def _play_person(
-    config: Config, env: BaseEnvironment, row: GameRow, console: Console, ask: Callable[[str], str]
-) -> Dialogue:
+    row, env = rows[game], make_environment(config)
+    env.reset(copy.deepcopy(row.game_state))
     console.print(Text(printable(env.get_prompt_prefix(row.seat)), "dim"))
     if env.board(row.seat) is None:
         console.print(Text(printable(env.get_state_description(row.seat))))
@@ -163,28 +122,18 @@ def _play_person(
     console.print(Text(f"Type {actions}; '{QUIT}' to leave.{errors}", "dim"))
     worker = ShownWorker(config, env, Person(console, ask, env))
     (dialogue,) = asyncio.run(worker.play(worker.spec(row, "play")))
-    # print the last turn, which the person has not seen yet
+    if dialogue.failed and dialogue.failure != QUIT_FAILURE:
+        raise SlimError(f"The game failed: {dialogue.failure or dialogue.stop_reason}")
     last = dialogue.turns[-1] if dialogue.turns and not dialogue.failed else None
-    if last is not None and last.role == "partner":
-        console.print(Text(f"partner> {printable(last.text)}", "cyan"))
-    elif last is not None and (reply := last.observation or last.error):
-        console.print(Text(printable(reply), "red" if last.error else "cyan"))
-    return dialogue
-
-
-def _watch(config: Config, env: BaseEnvironment, row: GameRow, model: str, console: Console) -> Dialogue:
-    if (board := env.board(row.seat)) is not None:
-        console.print(table_of(board))
-    with working(f"loading {model}"):
-        from slim_rl.policies.transformers import load_policy
-
-        policy, chat = load_policy(config.policy.changed(model=model))
-    policy.reseed(config.seed)
-    worker = RolloutWorker(config, chat, policy)
-    dialogue = asyncio.run(worker.play(worker.spec(row, "play")))[row.seat if worker.selfplay else 0]
-    for text in turn_texts(dialogue):
-        console.print(text)
-    return dialogue
+    if last is not None:  # the person has not seen it yet
+        said = f"partner> {last.text}" if last.role == "partner" else last.observation or last.error or ""
+        console.print(Text(printable(said), "red" if last.error else "cyan"))
+    console.print(Text(printable(f"ended: {dialogue.failure or dialogue.stop_reason}"), "dim"))
+    if dialogue.reward is not None:
+        console.print(f"reward: {dialogue.reward:.2f}", style="bold")
+    if (truth := env.board(None)) is not None:
+        console.print(table_of(truth))
+    return dialogue.reward or 0.0
 
 
 @contextmanager

@@ -6,17 +6,17 @@ Invariant: text from models, logs and files is shown literally, never interprete
 from __future__ import annotations
 
 import re
-import shlex
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
+from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from slim_rl import bundled
 from slim_rl.errors import SlimWarning
 
 if TYPE_CHECKING:
@@ -28,30 +28,9 @@ if TYPE_CHECKING:
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
-_COMMAND = re.compile(r"`(slim-rl \w+) CONFIG\b")  # a command in a message, for the config of this command line
-_config = "CONFIG"
-
-
-def remember_config(options: Sequence[str]) -> None:
-    """Stores the config and overrides of a command line, to print them in the commands that messages suggest."""
-    global _config
-    changes = [word for word in _values(options, "--set", "-s") if not word.startswith("train.backend=")]
-    named = next((word for word in options if word.endswith((".yaml", ".yml")) or word in bundled.names()), None)
-    words = [word for change in changes for word in ("--set", change)]
-    _config = shlex.join([named, *words]) if named else "CONFIG"
-
-
-def _values(options: Sequence[str], *names: str) -> Iterator[str]:
-    for word, after in zip(options, [*options[1:], ""], strict=False):
-        if word in names:
-            yield after
-        elif word.startswith(f"{names[0]}="):
-            yield word.partition("=")[2]
-
-
 def printable(text: str) -> str:
-    """Returns the text without control characters, and with this command line's config in suggested commands."""
-    return _CONTROL.sub("", _COMMAND.sub(lambda match: f"`{match[1]} {_config}", text))
+    """Returns the text without control characters."""
+    return _CONTROL.sub("", text)
 
 
 def show_warnings_as_sentences(prefix: str) -> None:
@@ -71,6 +50,19 @@ def show_warnings_as_sentences(prefix: str) -> None:
 def working(activity: str) -> AbstractContextManager[object]:
     """Shows `activity` on a terminal's stderr while the block runs."""
     return Console(stderr=True).status(Text(f"{printable(activity)} ..."))
+
+
+def print_answer(dialogues: Iterable[Dialogue], people: Path | None = None) -> None:
+    """Prints the report's answer (`analysis.report.answer`) on held-out games."""
+    from slim_rl.analysis.report import answer
+    from slim_rl.analysis.tables import on_screen
+
+    console = Console()
+    tables, sentences = answer(dialogues, people)
+    for part in chain.from_iterable(on_screen(table, console.width) for table in tables):
+        console.print(part)
+    for sentence in sentences:
+        console.print(printable(sentence), highlight=False, markup=False)
 
 
 def turn_texts(dialogue: Dialogue) -> Iterator[Text]:

@@ -16,7 +16,6 @@ from slim_rl.commands.screen import printable, turn_texts
 from slim_rl.dialogue.log import of_line
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.errors import ConfigError
-from slim_rl.provenance import sentence
 
 
 def command(
@@ -29,46 +28,30 @@ def command(
             metavar="CONDITION", help="select dialogues by a pandas query, such as: phase == 'eval' and questions > 3"
         ),
     ] = "",
-    sort: Annotated[
-        str,
-        typer.Option(
-            metavar="COLUMN", help="sort by this column, lowest first; by default show the last dialogues of the log"
-        ),
-    ] = "",
-    descending: Annotated[bool, typer.Option("--descending", help="with --sort: sort highest first")] = False,
+    sort: Annotated[str, typer.Option(metavar="COLUMN", help="show those with the lowest of this column")] = "",
     game: Games = None,
 ) -> None:
     """Show dialogues of a log in the terminal: the last ones, or those that --where selects."""
-    if descending and not sort:
-        raise ConfigError("--descending needs --sort. Name the column to sort by.")
     import_games(game)
     log = load(all_logs(logs, log_dir))
-    chosen = choose(log.frame, num, where, sort, descending)
+    chosen = choose(log.frame, num, where, sort)
     console = Console()
     for warning in log.warnings:
         console.print(Text(printable(warning), "yellow"))
     for row in chosen.itertuples():
         show(console, of_line(read_dialogue(log, row)))
-    for entry in log.provenance:
-        console.print(Text(printable(sentence(entry)), "dim"))
     console.print(Text(f"{len(chosen)} of {len(log.frame):,} dialogues", "dim"))
 
 
-def choose(frame: pd.DataFrame, num: int, where: str = "", sort: str = "", descending: bool = False) -> pd.DataFrame:
+def choose(frame: pd.DataFrame, num: int, where: str = "", sort: str = "") -> pd.DataFrame:
     """Returns at most `num` rows that fulfil `where`. Raises ConfigError for an invalid condition or column."""
-    if sort and sort not in frame:
-        raise ConfigError(f"--sort {sort} is not a column. Choose one of {', '.join(map(str, frame.columns))}.")
     try:
-        holds = frame.eval(where) if where else None
+        rows = frame[frame.eval(where)] if where else frame
+        return rows.sort_values(sort, kind="stable").head(num) if sort else rows.tail(num)
     except Exception as error:  # evaluating an expression can raise anything
         raise ConfigError(
-            f"--where {where}: {' '.join(str(error).split())}. Compare columns, such as reward < 0.5 and agreed == 1; choose from "
-            f"{', '.join(map(str, frame.columns))}."
+            f"--where {where} --sort {sort}: {' '.join(str(error).split())}. Choose from {', '.join(map(str, frame.columns))}."
         ) from error
-    if where and not (isinstance(holds, pd.Series) and holds.dtype == bool):
-        raise ConfigError(f"--where {where} is not a condition. Compare a column, such as reward < 0.5.")
-    rows = frame if holds is None else frame[holds]
-    return rows.sort_values(sort, ascending=not descending, kind="stable").head(num) if sort else rows.tail(num)
 
 
 def show(console: Console, dialogue: Dialogue) -> None:

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import Field, SerializeAsAny, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator, model_validator
 
 from slim_rl import bundled
 from slim_rl.config.clusters import WITHOUT_GROUPS, SlimeConfig, TrlConfig, VerlConfig
 from slim_rl.config.endpoint import LEAST_CONCURRENCY, MOST_CONCURRENCY, ChatPolicyConfig, OpenAIConfig, Price
-from slim_rl.config.named import ACTOR, ROLLOUT, named
-from slim_rl.config.reading import load_section, overridden, read_yaml
-from slim_rl.config.section import Section
+from slim_rl.config.reading import checked, load_section, overridden, read_yaml
+from slim_rl.config.section import ACTOR, ASIDE, ROLLOUT, Section, fields_of, named
 from slim_rl.config.sections import (
     DataConfig,
     Limits,
@@ -30,42 +30,14 @@ from slim_rl.config.sections import (
     TrainConfig,
     WarmstartConfig,
 )
-from slim_rl.config.sentences import checked, keys_of, sentence_of, texts_of
-from slim_rl.environment import MATCHING, environment_class, load_object
+from slim_rl.environment import MATCHING, BaseEnvironment, environment_class, load_object
 from slim_rl.errors import ConfigError, did_you_mean
 from slim_rl.files import write_atomically
 from slim_rl.formats import without_passwords
 from slim_rl.measured import measured
 
-__all__ = [
-    "LEAST_CONCURRENCY",
-    "NOBODY",
-    "PARTNERS",
-    "ROOT_KEY",
-    "SELF",
-    "TRAINING_REWARDS",
-    "WITHOUT_GROUPS",
-    "ChatPolicyConfig",
-    "Config",
-    "DataConfig",
-    "Limits",
-    "OpenAIConfig",
-    "PartnerConfig",
-    "PolicyConfig",
-    "Price",
-    "Section",
-    "TrainConfig",
-    "load_config",
-    "load_section",
-    "parse_config",
-    "read_yaml",
-]
-
 ROOT_KEY = "slim_rl"
-PARTNERS = {  # kinds that any game knows; a game's own (`BaseEnvironment.partners`) go before them
-    "openai": "slim_rl.partners.openai_chat.OpenAIPartner",
-    "replay": "slim_rl.partners.replay.ReplayPartner",
-}
+CHAT_PARTNER = "slim_rl.partners.openai_chat.OpenAIPartner"  # kind openai of a game without its own
 TRAINING_REWARDS = {  # short names of `train.reward`
     "game": "slim_rl.dialogue.training_reward.TrainingReward",
     "price": "slim_rl.lab.training_rewards.Priced",
@@ -73,11 +45,10 @@ TRAINING_REWARDS = {  # short names of `train.reward`
     "shuffled": "slim_rl.lab.training_rewards.Shuffled",
     "turn_credit": "slim_rl.lab.credit.TurnCredit",
     "expected_credit": "slim_rl.lab.credit.ExpectedCredit",
-    "belief_credit": "slim_rl.lab.belief.BeliefCredit",
 }
 SELF = "self"  # partner.kind of self-play
 NOBODY = "none"  # who sits opposite the policy in a game for one
-_HOW_TO_NAME_IT = f"give the path of a YAML file, or one of these names: {', '.join(bundled.names())}"
+_HOW_TO_NAME_IT = f"give the path of a YAML file, a run's folder, or one of these names: {', '.join(bundled.names())}"
 
 
 _ARMS: dict[str, dict[str, Any]] = {
@@ -89,20 +60,50 @@ _ARMS: dict[str, dict[str, Any]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Opposite:
+    """Player opposite the policy.
+
+    Attributes:
+        name: its name in logs and tables: `partner.kind`, or "none" in a game for one.
+        path: dotted path of the partner's class; empty in self-play and in games for one.
+        recorded: it gives recorded answers only (`partner.openai.cassette_mode`).
+    """
+
+    name: str
+    path: str = ""
+    recorded: bool = False
+
+    @property
+    def cls(self) -> Any:
+        """The partner's class, a `dialogue.players.Partner`; None without one. Raises ConfigError if it cannot be imported."""
+        return load_object(self.path, "partner.kind", "examples.treasure.HonestPartner") if self.path else None
+
+    @property
+    def scripted(self) -> bool:
+        """True if it plays by rules, without cost."""
+        return self.cls is not None and not self.cls.costs_money
+
+    @property
+    def paid(self) -> bool:
+        """True if its turns cost money."""
+        return self.cls is not None and self.cls.costs_money and not self.recorded
+
+
 class Config(Section):
     """Everything about one run."""
 
-    name: str = "run"
+    name: Annotated[str, ASIDE] = "run"
     """name of the run: its folder, and its label in logs and plots"""
-    arm: str = ""
+    arm: Annotated[str, ASIDE] = ""
     """the run's arm in a comparison, its label in logs and plots; empty: the partner's kind"""
     seed: Annotated[
         int, named("--rollout-seed --seed", "seed", f"data.seed {ROLLOUT}.seed {ACTOR}.data_loader_seed")
     ] = Field(0, ge=0, lt=2**32)
     """seed of the order of games and of sampling; the games have their own seed, data.seed"""
-    output_dir: Path = Path("runs")
+    output_dir: Annotated[Path, ASIDE] = Path("runs")
     """parent folder of the runs; on slime a run's folder is NAME-MODEL-ARM, unless SAVE_DIR is set"""
-    environment: str = MATCHING
+    environment: Annotated[str, ASIDE] = MATCHING
     """dotted path of the game, a BaseEnvironment; may be your own (docs/reference/environment-api.md)"""
     game: SerializeAsAny[Any] = Field(None, validate_default=True)
     """the game's own settings"""
@@ -111,9 +112,9 @@ class Config(Section):
     limits: Limits = Limits()
     policy: PolicyConfig = PolicyConfig()
     train: TrainConfig = TrainConfig()
-    log: LogConfig = LogConfig()
-    warmstart: WarmstartConfig = Field(WarmstartConfig(), validate_default=True)
-    arms: dict[str, dict[str, Any]] = _ARMS
+    log: Annotated[LogConfig, ASIDE] = LogConfig()
+    warmstart: Annotated[WarmstartConfig, ASIDE] = Field(WarmstartConfig(), validate_default=True)
+    arms: Annotated[dict[str, dict[str, Any]], ASIDE] = _ARMS
     """arms of an experiment: each has a name and the keys that it changes"""
     trl: TrlConfig = TrlConfig()
     slime: SlimeConfig = SlimeConfig()
@@ -161,17 +162,16 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _has_the_partner(self) -> Config:
-        made, kind = environment_class(self.environment), self.partner.kind
-        if made.seats == 1:
+        game, kind = environment_class(self.environment), self.partner.kind
+        if game.seats == 1:
             if kind not in (NOBODY, PartnerConfig().kind):  # the default of a config that names none
-                raise ValueError(f"partner.kind is {kind}, but {made.__name__} has one seat: leave partner.kind out")
+                raise ValueError(f"partner.kind is {kind}, but {game.__name__} has one seat: leave partner.kind out")
         elif "." in kind:
-            load_object(kind, "partner.kind", "examples.treasure.HonestPartner")
-        elif kind not in (SELF, *made.partners, *PARTNERS):
-            known = ", ".join((*made.partners, *(name for name in PARTNERS if name not in made.partners), SELF))
+            _ = self.opposite.cls
+        elif kind not in (known := [*_partners(game), SELF]):
             raise ValueError(
-                f"partner.kind '{kind}' is not a partner of {made.__name__}: choose {known}, or the dotted path of your own"
-                f"{did_you_mean(kind, known.split(', '))}"
+                f"partner.kind '{kind}' is not a partner of {game.__name__}: choose {', '.join(known)}, or the dotted path of your own"
+                f"{did_you_mean(kind, known)}"
             )
         return self
 
@@ -179,10 +179,10 @@ class Config(Section):
     def _has_the_training_reward(self) -> Config:
         name = self.train.reward
         if name not in TRAINING_REWARDS and "." not in name:
-            known = f"choose {', '.join(TRAINING_REWARDS)}, or the dotted path of a class{did_you_mean(name, TRAINING_REWARDS)}"
-            if name == "shuffled_all":
-                known = "today's name is shuffled, with train.reward_args.zeros: true"
-            raise ValueError(f"train.reward '{name}' is not a training reward: {known}")
+            known = (
+                f"{', '.join(TRAINING_REWARDS)}, or the dotted path of a class{did_you_mean(name, TRAINING_REWARDS)}"
+            )
+            raise ValueError(f"train.reward '{name}' is not a training reward: choose {known}")
         return self
 
     @model_validator(mode="after")
@@ -196,12 +196,16 @@ class Config(Section):
 
     @property
     def arm_name(self) -> str:
-        return self.arm or self.opposite
+        return self.arm or self.opposite.name
 
     @property
-    def opposite(self) -> str:
-        """Name of the player opposite the policy."""
-        return NOBODY if environment_class(self.environment).seats == 1 else self.partner.kind
+    def opposite(self) -> Opposite:
+        """Player opposite the policy; only here `partner.kind` becomes one."""
+        game, kind = environment_class(self.environment), self.partner.kind
+        if game.seats == 1:
+            return Opposite(NOBODY)
+        path = "" if kind == SELF else _partners(game).get(kind, kind)
+        return Opposite(kind, path, self.partner.openai.cassette_mode == "replay")
 
     @property
     def selfplay(self) -> bool:
@@ -244,22 +248,22 @@ class Config(Section):
         write_atomically(path, text if passwords else without_passwords(text))
 
 
+def _partners(game: type[BaseEnvironment]) -> dict[str, str]:
+    """Returns the kinds of partner that a game knows, each with the dotted path of its class."""
+    return {**game.partners, "openai": game.partners.get("openai", CHAT_PARTNER)}
+
+
 @cache
 def _sections() -> frozenset[str]:
-    """The dotted names of all sections, the games' own among them."""
-    return frozenset({"game", "warmstart.player", *(key.rpartition(".")[0] for key in keys_of(Config))})
-
-
-@cache
-def _texts() -> dict[str, bool]:
-    return dict(texts_of(Config))
+    """Returns the dotted names of all sections, the games' own among them."""
+    return frozenset({"game", "warmstart.player", *(key.rpartition(".")[0] for key, _ in fields_of(Config))})
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """Reads a YAML file and applies overrides such as ``partner.kind=mute`` (values are YAML).
 
     Args:
-        path: a file, or the name of one that comes with slim_rl, such as `matching_local`.
+        path: a file, the folder of a run, or the name of a config that comes with slim_rl, such as `matching_local`.
 
     Raises:
         ConfigError: the file cannot be read, is not a mapping, or holds a wrong key or value; the message names the key.
@@ -277,31 +281,24 @@ def parse_config(data: Any, overrides: Sequence[str] = (), source: str = "the co
 
     For the slime backend other keys may be next to `slim_rl`: those of slime's plug-ins.
     """
-    others: list[str] = []
+    others: set[str] = set()
     if isinstance(data, Mapping) and ROOT_KEY in data:
-        others = [str(key) for key in data if key != ROOT_KEY]
-        data = data[ROOT_KEY]
-    if data is None:
-        data = {}
+        others, data = {*map(str, data)} - {ROOT_KEY}, data[ROOT_KEY]
+    data = {} if data is None else data
     if not isinstance(data, Mapping):
         raise ConfigError(f"{source} must be a mapping under the key '{ROOT_KEY}', but is {type(data).__name__}.")
     try:
         changes = [text.removeprefix(f"{ROOT_KEY}.") for text in overrides]
-        config = Config.model_validate(overridden(data, changes, *(_sections(), _texts()) if changes else ()))
-        for key in others:
-            if key in Config.model_fields:
-                raise ConfigError(
-                    f"'{key}' stands beside '{ROOT_KEY}', where it has no effect; move it into '{ROOT_KEY}'."
-                )
-            if config.train.backend != "slime":  # which hands them to its own plug-ins
-                raise ConfigError(
-                    f"'{key}' beside '{ROOT_KEY}' is not a key slim_rl knows; remove it (keys of slime's plug-ins are for "
-                    "train.backend slime)."
-                )
-        return config
-    except RecursionError as error:
-        raise ConfigError(f"{source} is nested too deeply to be a config.") from error
-    except ValidationError as error:
-        raise ConfigError(f"{source}: {sentence_of(error, Config)}") from error
+        config = checked(Config, overridden(data, changes, _sections()) if changes else data)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
+    if ours := sorted(others & Config.model_fields.keys()):
+        raise ConfigError(
+            f"{source}: '{ours[0]}' stands beside '{ROOT_KEY}', where it has no effect; move it into '{ROOT_KEY}'."
+        )
+    if others and config.train.backend != "slime":
+        raise ConfigError(
+            f"{source}: '{min(others)}' beside '{ROOT_KEY}' is not a key slim_rl knows; remove it (keys of slime's plug-ins are for "
+            "train.backend slime)."
+        )
+    return config

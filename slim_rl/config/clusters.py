@@ -6,8 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from slim_rl.config.named import ACTOR, ROLLOUT, named
-from slim_rl.config.section import Section
+from slim_rl.config.section import ACTOR, PACE, ROLLOUT, Section, named
 
 
 class TrlConfig(Section):
@@ -20,23 +19,13 @@ class TrlConfig(Section):
 class SlimeConfig(Section):
     """Settings of the slime hook. `train.stop_failures` applies here too."""
 
-    warn_failures: Annotated[float, named(may_change=True)] = Field(0.05, ge=0, le=1)
-    """share of failed dialogues in a rollout above which a warning is logged"""
     min_survivors: float = Field(0.5, ge=0, le=1)
     """a group of which a smaller share succeeded is dropped, if another is being played in its place
     (over-sampling)"""
     drop_equal_rewards: bool = False
     """also drop groups whose games all have the same reward: they teach nothing, but replacing them costs a new group"""
-    engine_retry_seconds: Annotated[float, named(may_change=True)] = Field(60.0, ge=0)
+    engine_retry_seconds: Annotated[float, PACE] = Field(60.0, ge=0)
     """seconds to wait out an engine that answers with errors"""
-    max_staleness: int = Field(3, ge=2)
-    """ASYNC=full: maximum age of a dialogue, in training steps from its start to its update; the groups in flight are those of
-    one step less, at least of two"""
-
-    @property
-    def steps_under_way(self) -> int:
-        """Steps' worth of groups in flight (ASYNC=full). One step less than the bound lets others overtake a slow game."""
-        return max(2, self.max_staleness - 1)
 
 
 WITHOUT_GROUPS = ("gae", "reinforce_plus_plus", "remax")  # verl's estimators with a baseline for a lone dialogue
@@ -56,10 +45,6 @@ class VerlConfig(Section):
         str, named(verl="algorithm.adv_estimator", note="slime: --advantage-estimator; TRL has GRPO only")
     ] = "grpo"
     """gae (with a critic), or grpo, reinforce_plus_plus, rloo, remax, or another that verl has"""
-    gamma: Annotated[float, named(verl="algorithm.gamma", note="slime: --gamma")] = Field(1.0, ge=0, le=1)
-    """discount of a token's reward"""
-    lam: Annotated[float, named(verl="algorithm.lam", note="slime: --lambd")] = Field(1.0, ge=0, le=1)
-    """lambda of gae"""
     kl: Annotated[
         Literal["loss", "reward"],
         named(
@@ -71,16 +56,8 @@ class VerlConfig(Section):
         ),
     ] = "loss"
     """term that train.kl_coef applies to: loss, as in GRPO, or reward, as in PPO"""
-    kl_control: Annotated[Literal["fixed", "adaptive"], named(verl="algorithm.kl_ctrl.type")] = "fixed"
-    """the coefficient of a KL in the reward"""
-    kl_target: Annotated[float, named(verl="algorithm.kl_ctrl.target_kl")] = Field(0.1, gt=0)
-    """adaptive: target KL, in nats per token"""
-    kl_horizon: Annotated[int, named(verl="algorithm.kl_ctrl.horizon")] = Field(10_000, ge=1)
-    """adaptive: number of dialogues over which the coefficient adapts"""
     critic_model: Annotated[str | None, named(verl="critic.model.path")] = None
     """starting model of gae's critic; null: the policy's; CRITIC_MODEL overrides it"""
-    critic_learning_rate: Annotated[float, named(verl="critic.optim.lr")] = Field(1e-5, gt=0)
-    """learning rate of the critic"""
     reference_model: Annotated[str | None, named(note="see verl.md; slime takes it from TORCH_DIST")] = None
     """reference model of the KL; null: the policy's initial weights; REF_MODEL overrides it"""
     prompt_tokens: Annotated[int, named(verl="data.max_prompt_length", note="slime: --rollout-max-prompt-len")] = Field(
@@ -89,7 +66,5 @@ class VerlConfig(Section):
     """longest prompt; games with a longer prompt are left out"""
     gpus: Annotated[int, named(verl="trainer.n_gpus_per_node", note="slime: NUM_GPUS")] = Field(1, ge=1)
     """GPUs of one node"""
-    nodes: Annotated[int, named(verl="trainer.nnodes", note="slime: NUM_NODES")] = Field(1, ge=1)
-    """number of machines"""
     overrides: dict[str, Any] = Field(default_factory=dict)
-    """verl's keys by their dotted names"""
+    """verl's keys by their dotted names, such as algorithm.gamma, critic.optim.lr or trainer.nnodes"""

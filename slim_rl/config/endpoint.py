@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator
 
 from slim_rl.config import hosted
-from slim_rl.config.named import named
-from slim_rl.config.section import Section
+from slim_rl.config.section import ASIDE, PACE, Section, named
 
 
 class Price(Section):
@@ -34,35 +33,11 @@ _PRICES = {
 }
 
 
-# keys of a request's body that are a setting of the section
-_HAVE_A_SETTING = {name: name for name in ("model", "temperature", "top_p", "max_tokens", "reasoning_effort")} | {
-    "max_completion_tokens": "max_tokens",
-    "max_output_tokens": "max_tokens",
-    "max_new_tokens": "max_tokens",
-    "max_tokens_to_sample": "max_tokens",
-    "n_predict": "max_tokens",
-    "num_predict": "max_tokens",
-    "seed": "send_seed",
-    "random_seed": "send_seed",
-    "headers": "headers",
-    "extra_headers": "headers",
-    "query": "query",
-    "extra_query": "query",
+_REFUSED = {  # keys of a request's body that another setting writes, or that make an answer of another form or price
+    *("model", "temperature", "top_p", "max_tokens", "max_completion_tokens", "reasoning_effort", "seed", "messages"),
+    *("n", "best_of", "stream", "tools", "functions", "web_search_options", "plugins", "models", "service_tier"),
+    *("prediction", "modalities", "audio", "extra_body", "extra_headers", "extra_query", "api_key"),
 }
-# and those that make an answer of another form, or of another price than is counted
-_REFUSED = {
-    **dict.fromkeys(("messages", "prompt", "input"), "the game writes the messages"),
-    **dict.fromkeys(("n", "best_of", "num_return_sequences", "use_beam_search"), "one reply is asked for, and counted"),
-    **dict.fromkeys(("stream", "stream_options"), "an answer is read whole"),
-    **dict.fromkeys(("tools", "tool_choice", "functions", "function_call", "web_search_options", "plugins"),
-                    "a partner has no tools"),
-    **dict.fromkeys(("models", "route", "fallbacks", "service_tier", "prediction", "modalities", "audio"),
-                    "it changes the price of an answer"),
-    "extra_body": "its keys belong into extra itself",
-    "api_key": "a key is read from the environment alone (api_key_env)",
-}  # fmt: skip
-
-
 _FIXED_HEADERS = {"accept-encoding", "content-type", "content-length", "host"}  # set by the client
 
 LEAST_CONCURRENCY, MOST_CONCURRENCY = 64, 1024  # of requests to an endpoint, where the config names no number
@@ -76,15 +51,15 @@ class OpenAIConfig(Section):
         description="model name; a dated snapshot stays the same partner for the whole run; public pages date GPT-4.1's shutdown "
         f"{hosted.SHUTDOWNS['gpt-4.1']} (not verified), successors are in docs/how-to/partners.md",
     )
-    base_url: str | None = None
+    base_url: Annotated[str | None, ASIDE] = None
     """endpoint, such as http://localhost:8100/v1 for a local model; null: OpenAI"""
-    api_key_env: str = "OPENAI_API_KEY"
+    api_key_env: Annotated[str, ASIDE] = "OPENAI_API_KEY"
     """environment variable that holds the key; optional with a base_url"""
-    headers: dict[str, str] = Field({})
+    headers: Annotated[dict[str, str], ASIDE] = Field({})
     """further headers of each request; {key} in a value stands for the API key, as in {api-key: "{key}"}"""
-    query: dict[str, str] = Field({})
+    query: Annotated[dict[str, str], ASIDE] = Field({})
     """parameters of each request's URL, such as {api-version: "2024-10-21"}"""
-    prompt: Path | None = None
+    prompt: Annotated[Path | None, named(is_read=True)] = None
     """file with the partner's rules; null: the game's own"""
 
     temperature: float | None = Field(0.0, ge=0)
@@ -96,62 +71,42 @@ class OpenAIConfig(Section):
     sent"""
     reasoning_effort: str | None = None
     """effort of a reasoning model: minimal, low, medium, high; null: not sent"""
-    send_seed: bool = True
-    """send a seed derived from the dialogue's, for endpoints that support it"""
-    extra: dict[str, Any] = Field({})
+    extra: Annotated[dict[str, Any], ASIDE] = Field({})
     """further keys of the request body, such as chat_template_kwargs; none that has a setting or changes the price"""
-    note_plan_worth: bool = True
-    """a note under each proposal says what it is worth to the partner, so that the model does not have to add up"""
     malformed_retries: int = Field(2, ge=0)
     """times that the model is asked again after a malformed reply, with the game's error"""
 
-    reply_chars: int = Field(8000, ge=1)
-    """a longer reply counts as cut off, and the model is asked again"""
-    response_bytes: int = Field(2_000_000, ge=1000)
-    """size limit of one response; a longer one counts as failed"""
-
-    concurrency: Annotated[int | None, named(may_change=True)] = Field(
+    concurrency: Annotated[int | None, PACE] = Field(
         None,
         ge=1,
         description="requests in flight per process; null: the dialogues of a step (train.games_per_step × train.group_size), "
         f"but at least {LEAST_CONCURRENCY} and at most {MOST_CONCURRENCY}",
     )
-    requests_per_minute: Annotated[float | None, named(may_change=True)] = Field(None, gt=0)
+    requests_per_minute: Annotated[float | None, PACE] = Field(None, gt=0)
     """your account's rate limit; calls wait to stay below it; null: none"""
-    tokens_per_minute: Annotated[float | None, named(may_change=True)] = Field(None, gt=0)
+    tokens_per_minute: Annotated[float | None, PACE] = Field(None, gt=0)
     """rate limit of tokens, input and output together; null: none"""
-    request_seconds: Annotated[float, named(may_change=True)] = Field(60.0, gt=0)
+    request_seconds: Annotated[float, PACE] = Field(60.0, gt=0)
     """wall time of one request"""
-    turn_seconds: Annotated[float, named(may_change=True)] = Field(300.0, gt=0)
+    turn_seconds: Annotated[float, PACE] = Field(300.0, gt=0)
     """wall time of one reply, including retries but not queueing"""
-    max_retries: Annotated[int, named(may_change=True)] = Field(8, ge=0)
+    max_retries: Annotated[int, PACE] = Field(8, ge=0)
     """retries of a failed request; a rate limit (429) does not count"""
-    backoff_seconds: Annotated[float, named(may_change=True)] = Field(0.5, gt=0)
-    """first wait before a retry; doubles with each retry, with full jitter"""
-    max_backoff_seconds: Annotated[float, named(may_change=True)] = Field(20.0, gt=0)
-    """the longest of these waits"""
-
-    outage_failures: Annotated[int, named(may_change=True)] = Field(8, ge=1)
-    """the endpoint counts as down after this many failures in a row, over all games, without an answer for outage_seconds"""
-    outage_seconds: Annotated[float, named(may_change=True)] = Field(5.0, ge=0)
-    """see outage_failures"""
-    outage_probe_seconds: Annotated[float, named(may_change=True)] = Field(10.0, gt=0)
-    """wait between probes of an endpoint that is down"""
-    outage_wait_minutes: Annotated[float, named(may_change=True)] = Field(15.0, ge=0)
+    outage_wait_minutes: Annotated[float, PACE] = Field(15.0, ge=0)
     """the longest that calls wait for an endpoint that is down; then the run stops and can be resumed"""
 
-    budget_usd: Annotated[float | None, named(may_change=True)] = Field(None, gt=0)
+    budget_usd: Annotated[float | None, PACE] = Field(None, gt=0)
     """budget of the whole run, over all its starts and processes; at this sum the run saves and stops; needs a price for the
     model (`prices`); at its start a run prints what it may cost"""
-    prices: dict[str, Price] = Field(
+    prices: Annotated[dict[str, Price], ASIDE] = Field(
         _PRICES,
         description="prices by model name, with or without a snapshot's date; the built-in table is of "
         f"{hosted.AS_OF} and not verified; your bill decides",
     )
 
-    cassette: Path | None = None
+    cassette: Annotated[Path | None, named(is_read=True, decides=False)] = None
     """sqlite file that keeps every exchange"""
-    cassette_mode: Literal["auto", "record", "replay"] = "auto"
+    cassette_mode: Annotated[Literal["auto", "record", "replay"], ASIDE] = "auto"
     """auto: ask the endpoint only what the cassette does not hold; record: ask everything again; replay: ask nothing"""
 
     @property
@@ -192,11 +147,10 @@ class OpenAIConfig(Section):
     @field_validator("extra")
     @classmethod
     def _check_extra(cls, extra: dict[str, Any]) -> dict[str, Any]:
-        for key in extra:
-            if key in _HAVE_A_SETTING:
-                raise ValueError(f"{key} has a setting: remove it here and set {_HAVE_A_SETTING[key]} instead")
-            if key in _REFUSED:
-                raise ValueError(f"{key} cannot be sent, since {_REFUSED[key]}: remove it")
+        if wrong := sorted(extra.keys() & _REFUSED):
+            raise ValueError(
+                f"{', '.join(wrong)} cannot be sent: it has a setting, or changes the form or price of an answer; remove it"
+            )
         return extra
 
 

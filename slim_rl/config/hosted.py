@@ -27,14 +27,6 @@ PRICES: dict[str, tuple[float, float, float]] = {
 # model -> when public pages date its shutdown (not verified)
 SHUTDOWNS = {"gpt-4.1": "between October 2026 and January 2027"}
 
-# Partners to try instead, and the line that switches a config to them: one hosted, one to serve oneself.
-SUCCESSORS = {
-    "gpt-5-mini": "--set partner.openai.model=gpt-5-mini --set partner.openai.reasoning_effort=minimal "
-    "--set partner.openai.max_tokens=1000",
-    "Qwen/Qwen3-32B": "--set partner.openai.model=Qwen/Qwen3-32B --set partner.openai.base_url=http://localhost:8100/v1 "
-    "--set partner.openai.extra.chat_template_kwargs.enable_thinking=false --set partner.openai.budget_usd=null",
-}
-
 
 def entry_of(model: str, names: Iterable[str]) -> str | None:
     """Returns the longest name in the table that is `model`'s, with or without a snapshot's date; or None."""

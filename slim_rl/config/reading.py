@@ -1,35 +1,24 @@
-"""A config's YAML, and the changes that a command line makes to it."""
+"""YAML of a config, changes by a command line, and one sentence on what is wrong."""
 
 from __future__ import annotations
 
+import copy
 import re
+import reprlib
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from yaml.error import MarkedYAMLError
 
-from slim_rl.config.section import Section
-from slim_rl.config.sentences import sentence_of
-from slim_rl.errors import ConfigError
+from slim_rl.config.section import Section, meant
+from slim_rl.errors import ConfigError, did_you_mean
+from slim_rl.formats import without_passwords
 
 PATH = "give the path of a YAML file"
-S = TypeVar("S", bound=Section)
-
-
-MOST_VALUES = 100_000  # of a document, each alias counted as what it stands for
-
-
-def _size(node: yaml.Node, known: dict[int, int]) -> int:
-    """The number of values in a node; one that holds itself counts once within itself."""
-    if id(node) not in known:
-        known[id(node)] = 1
-        inner = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
-        if not isinstance(node, yaml.ScalarNode):
-            known[id(node)] += sum(_size(part, known) for part in inner)
-    return known[id(node)]
+S = TypeVar("S", bound=BaseModel)
 
 
 class _Loader(yaml.SafeLoader):
@@ -41,26 +30,13 @@ class _Loader(yaml.SafeLoader):
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  (PyYAML's own way to have none of the base's)
 
-    def get_single_node(self) -> yaml.Node | None:
-        """Returns the document. Refuses one whose aliases stand for more values than any config has.
-
-        Each such value could fill an error message.
-        """
-        node = super().get_single_node()
-        if node is not None and _size(node, {}) > MOST_VALUES:
-            raise yaml.YAMLError(f"its aliases (*name) stand for more than {MOST_VALUES:,} values")
-        return node  # type: ignore[no-any-return]
-
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
         seen: set[str] = set()
         for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    raise MarkedYAMLError(
-                        problem=f"'{key.value}' stands twice; remove one,", problem_mark=key.start_mark
-                    )
-                seen.add(key.value)
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                raise MarkedYAMLError(problem=f"'{key.value}' stands twice; remove one,", problem_mark=key.start_mark)
+            seen.add(key.value if isinstance(key, yaml.ScalarNode) else "")
         return node
 
 
@@ -78,78 +54,110 @@ for _tag, _form, _first in (
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^({_form})$"), _first)
 
 
-def load_section(path: str | Path, section: type[S], hint: str = PATH) -> S:
-    """Reads a YAML file that holds one `section`. Raises ConfigError, as `load_config` does; `hint` as for `read_yaml`."""
-    data = read_yaml(path, hint)
-    try:
-        return section.model_validate({} if data is None else data)
-    except ValidationError as error:
-        raise ConfigError(f"{path}: {sentence_of(error, section)}") from error
-
-
 def read_yaml(path: str | Path, hint: str = PATH) -> Any:
     """Returns the content of a YAML file. Raises ConfigError if it cannot be read.
 
     Args:
         hint: what to do if the file is missing.
     """
-    path = Path(path)
     try:
-        return _Loader(path.read_text(encoding="utf-8-sig")).get_single_data()
+        return _Loader(Path(path).read_text(encoding="utf-8-sig")).get_single_data()
     except OSError as error:
         raise ConfigError(f"Cannot read the config {path}: {error.strerror}; {hint}.") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not text in UTF-8; give the path of a YAML file.") from error
-    except (yaml.YAMLError, ValueError) as error:  # a ValueError: a number or date that YAML reads and Python does not
+    except (
+        yaml.YAMLError,
+        ValueError,
+        RecursionError,
+    ) as error:  # a number or date that YAML reads and Python does not
         raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}.") from error
-    except RecursionError as error:
-        raise ConfigError(f"{path} is nested too deeply to be a config; give the path of another file.") from error
 
 
-def overridden(
-    data: Mapping[str, Any], overrides: Sequence[str], sections: Collection[str] = (), texts: Mapping[str, bool] = {}
-) -> dict[str, Any]:
+def load_section(path: str | Path, section: type[Section], hint: str = PATH) -> Any:
+    """Reads a YAML file that holds one `section`. Raises ConfigError, as `load_config` does; `hint` as for `read_yaml`."""
+    data = read_yaml(path, hint)
+    try:
+        return checked(section, {} if data is None else data)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def overridden(data: Mapping[str, Any], overrides: Sequence[str], sections: Collection[str] = ()) -> dict[str, Any]:
     """Returns a copy with overrides such as ``partner.kind=mute``.
 
     Args:
         sections: names of sections. A mapping changes the keys that it names, and an empty one empties them; any other value is replaced.
-        texts: key -> whether null is a value too, for keys whose value is text as it is written, whatever YAML makes of it.
 
     Raises:
         ConfigError: an override is malformed.
-        RecursionError: the data contains itself.
     """
-    tree = _copy(data)
+    tree = copy.deepcopy(dict(data))
     for override in overrides:
-        _apply(tree, override, sections, texts)
+        key, equals, text = override.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"The override '{override}' is not of the form key=value, for example partner.kind=mute.")
+        *parents, last = key.split(".")
+        section = tree
+        for parent in parents:
+            if section.get(parent) is None:  # null: a section that is left out
+                section[parent] = {}
+            section = section[parent]
+            if not isinstance(section, dict):
+                raise ConfigError(f"The override '{override}' goes through '{parent}', which is not a section.")
+        try:
+            value = _Loader(text).get_single_data()
+        except (yaml.YAMLError, ValueError) as error:
+            raise ConfigError(f"The override '{override}' has a value that is not valid YAML.") from error
+        section[last] = _merged(section.get(last), value, key, sections)
     return tree
-
-
-def _copy(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy; a RecursionError for YAML that holds itself, which `deepcopy` would take."""
-    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in data.items()}
-
-
-def _apply(tree: dict[str, Any], override: str, sections: Collection[str], texts: Mapping[str, bool]) -> None:
-    key, equals, text = override.partition("=")
-    if not equals or not key:
-        raise ConfigError(f"The override '{override}' is not of the form key=value, for example partner.kind=mute.")
-    *parents, last = key.split(".")
-    for parent in parents:
-        child = tree[parent] = {} if tree.get(parent) is None else tree[parent]  # null: a section that is left out
-        if not isinstance(child, dict):
-            raise ConfigError(f"The override '{override}' goes through '{parent}', which is not a section.")
-        tree = child
-    try:
-        value = _Loader(text).get_single_data()
-        if key in texts and not isinstance(value, str | list | dict) and not (value is None and texts[key]):
-            value = text.strip()
-    except (yaml.YAMLError, ValueError) as error:
-        raise ConfigError(f"The override '{override}' has a value that is not valid YAML.") from error
-    tree[last] = _merged(tree.get(last), value, key, sections)
 
 
 def _merged(old: Any, new: Any, key: str, sections: Collection[str]) -> Any:
     if key not in sections or not new or not isinstance(old, dict) or not isinstance(new, dict):
         return new
     return old | {name: _merged(old.get(name), value, f"{key}.{name}", sections) for name, value in new.items()}
+
+
+def checked(model: type[S], value: Any, section: str = "") -> S:
+    """Returns a section, validated. Raises ConfigError with one sentence.
+
+    Args:
+        section: dotted name of the section in the config.
+    """
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise ConfigError(_sentence(error, model, f"{section}." if section else "")) from error
+
+
+# How pydantic names one of a value's several types, between the value's key and what is wrong within it.
+_TYPE = re.compile(r"bool|int|float|str|constrained-\w+|function-\w+\[.*\]|\w+\[.*\]")
+
+
+def _sentence(error: ValidationError, model: type[BaseModel], prefix: str) -> str:
+    """Returns one sentence on all that is wrong: where, what, and what was probably meant."""
+    said: dict[str, list[str]] = {}
+    for item in error.errors():
+        name = ".".join(str(part) for part in item["loc"] if not _TYPE.fullmatch(str(part)))
+        where, value = f"{prefix}{name}".removesuffix("."), item["input"]
+        if item["type"] == "extra_forbidden":
+            said.setdefault("", []).append(
+                f"'{_short(where)}' is not a key slim_rl knows; {meant(_short(name), model, prefix)}"
+            )
+        elif isinstance(value, dict) and item["type"] == "value_error":  # a validator of a whole section names its keys
+            said.setdefault(where if name else "", []).append(item["msg"].removeprefix("Value error, "))
+        else:
+            choices = re.findall("'([^']+)'", item["msg"]) if item["type"] == "literal_error" else ()
+            nearest = did_you_mean(_short(value), choices) if isinstance(value, str) else ""
+            got = f" (got {_short(reprlib.repr(value))}){nearest}"
+            before = f"{said[where].pop().partition(' (got')[0]} or " if said.get(where) else ""  # of another type
+            message = item["msg"].removeprefix("Value error, ")
+            said.setdefault(where, []).append(before + message.removeprefix("Input should be " if before else "") + got)
+    parts = [f"{where}: {each}" if where else each for where, several in said.items() for each in several]
+    sentence = without_passwords("; ".join(parts))
+    return sentence if sentence.endswith("?") else f"{sentence}."
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:200]} ..."

@@ -1,38 +1,35 @@
-"""Base class of every section of a config."""
+"""Base class of a config's sections, facts of a key at its field (`named`), and names of earlier versions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self, get_args, get_origin
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic.fields import FieldInfo
 
 from slim_rl.errors import ConfigError, nearest
 
 # Keys of earlier versions -> today's, with the same values
 MOVED = {
-    "partner.doubts": "partner.explain_rejections",
+    "partner.accept_fraction": "partner.args.accept_fraction",
+    "partner.doubts": "partner.explain_rejections",  # which is gone
+    "partner.replay": "partner.args.replay",
     "slime.engine_patience": "slime.engine_retry_seconds",
     "train.payment": "train.reward",
     "train.payment_args": "train.reward_args",
     "warmstart.player.minds_price": "warmstart.player.cost_aware_share",
     "warmstart.player.about_plan": "warmstart.player.ask_about_plan_share",
 }
-# Names of other trainers and of earlier versions -> today's key
+# Last part of keys of earlier versions -> today's key
 FORMER = {
-    **{former.rpartition(".")[2]: key for former, key in MOVED.items()},
-    **dict.fromkeys(("num_epochs", "epochs", "num_train_epochs", "max_steps", "num_steps"), "train.steps"),
-    **dict.fromkeys(("keep_last_n", "save_total_limit", "keep_last"), "train.keep_checkpoints"),
-    **dict.fromkeys(("output_dir", "out_dir", "save_dir"), "output_dir"),
+    **{former.rpartition(".")[2]: key for former, key in MOVED.items() if "doubts" not in former},
     "question_price": "train.reward_args.price, with train.reward: price",
     "credit": "train.reward, with turn_credit or expected_credit",
     "credit_lambda": "train.reward_args.decay, with train.reward: turn_credit",
-    **dict.fromkeys(("lr",), "train.learning_rate"),
-    **dict.fromkeys(("batch_size", "train_batch_size"), "train.games_per_step"),
-    **dict.fromkeys(("num_generations", "n_samples_per_prompt"), "train.group_size"),
-    **dict.fromkeys(("beta", "kl_loss_coef"), "train.kl_coef"),
-    **dict.fromkeys(("model_name", "model_name_or_path"), "policy.model"),
 }
 
 
@@ -40,21 +37,13 @@ class Section(BaseModel):
     """A part of the configuration: immutable, and strict about its keys."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, protected_namespaces=(), use_attribute_docstrings=True, allow_inf_nan=False
+        extra="forbid",
+        frozen=True,
+        protected_namespaces=(),
+        use_attribute_docstrings=True,
+        allow_inf_nan=False,
+        coerce_numbers_to_str=True,  # YAML reads name: 7 as a number
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _one_for_a_list(cls, data: Any) -> Any:
-        """Turns one value into a list if the key takes a list and not that value."""
-        if not isinstance(data, Mapping):
-            return data
-        return {
-            name: [value]
-            if isinstance(value, str | int | float) and name in cls.model_fields and _lists(cls, name, value)
-            else value
-            for name, value in data.items()
-        }
 
     def changed(self, **values: Any) -> Self:
         """Returns a copy with other values, which are checked when a run starts.
@@ -64,7 +53,7 @@ class Section(BaseModel):
         new = {}
         for name, value in values.items():
             if name not in type(self).model_fields:
-                raise ConfigError(f"'{name}' is not a key slim_rl knows; {meant(name, [*type(self).model_fields])}.")
+                raise ConfigError(f"'{name}' is not a key slim_rl knows; {meant(name, type(self))}.")
             old = getattr(self, name)
             new[name] = old.changed(**value) if isinstance(old, Section) and isinstance(value, Mapping) else value
         return self.model_copy(update=new)
@@ -76,35 +65,104 @@ class Section(BaseModel):
         )
 
 
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str | int | float) else value
+
+
+OneOrMore = BeforeValidator(_listed)  # annotation of a list that may be written as its only value
+
+Names = Mapping[str, Callable[[Any], Any]]
+
+
+def same(value: Any) -> Any:
+    """Returns the config's value for a trainer that takes it as it is."""
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Facts about one key of the config.
+
+    A trainer's names come with converters from the config's value. A key without a trainer's name is used by slim_rl's dialogue loop, or
+    combined with others by the trainer's launcher; its note says which.
+
+    Attributes:
+        name: dotted, as in a config file; empty at its field.
+        slime: its launch flags and what each is given: False or None leaves the flag out, True gives it without a value.
+        trl: fields of TRL's GRPOConfig.
+        verl: hydra keys.
+        note: what a reader must know beyond the field's own description.
+        may_change: a resumed run may have another value.
+        decides: it decides what is played or learned, so that two runs with other values are not seeds of one arm.
+        is_read: it names a file or folder that a run reads.
+    """
+
+    name: str = ""
+    slime: Names = field(default_factory=dict)
+    trl: Names = field(default_factory=dict)
+    verl: Names = field(default_factory=dict)
+    note: str = ""
+    may_change: bool = False
+    decides: bool = True
+    is_read: bool = False
+
+
+def named(
+    slime: str | Names = "",
+    trl: str | Names = "",
+    verl: str | Names = "",
+    note: str = "",
+    may_change: bool = False,
+    decides: bool | None = None,
+    is_read: bool = False,
+) -> Key:
+    """Returns a field's metadata.
+
+    Args:
+        slime, trl, verl: the trainer's names: words if it takes the value as it is; otherwise each has a converter.
+        decides: None: what may change on resume decides nothing.
+    """
+    of_slime, of_trl, of_verl = (
+        dict.fromkeys(each.split(), same) if isinstance(each, str) else each for each in (slime, trl, verl)
+    )
+    decides = not may_change if decides is None else decides
+    return Key("", of_slime, of_trl, of_verl, note, may_change, decides, is_read)
+
+
+ASIDE = named(decides=False)  # names, places, pace and money
+PACE = named(may_change=True)
+# transformers' own constant knows no warm-up
+TRL_SCHEDULE = {"wsd": "warmup_stable_decay", "constant": "constant_with_warmup"}
+TRL_LOSS = {"sequence": "grpo", "token": "dapo", "constant": "dr_grpo"}
+VERL_LOSS = {"sequence": "seq-mean-token-mean", "token": "token-mean", "constant": "seq-mean-token-sum-norm"}
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+
+
+def fields_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Yields the dotted names and fields of a section's keys, and of those in the sections below it."""
+    for name, info in model.model_fields.items():
+        yield prefix + name, info
+        for kind in (info.annotation, *typing.get_args(info.annotation)):
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                yield from fields_of(kind, f"{prefix}{name}.")
+
+
+def meant(name: str, model: type[BaseModel], prefix: str = "") -> str:
+    """Returns how to correct an unknown key: its current name, a similar one, or to remove it."""
+    section, _, last = name.rpartition(".")
+    if former := FORMER.get(last):
+        return f"today's name is {former}"
+    known = {key: key.rpartition(".")[2] for key, _ in fields_of(model)}
+    beside = {key: end for key, end in known.items() if key.rpartition(".")[0] == section}
+    for some in (beside, {key: end for key, end in known.items() if len(end) > 3}):  # a short name is near to too many
+        if near := nearest(last, some.values()):
+            return f"did you mean '{prefix}{next(key for key, end in some.items() if end == near)}'?"
+    return "remove it or correct its spelling"
+
+
 def current_key(name: str) -> str:
     """Returns today's name of a dotted key of an earlier version."""
     for former, key in MOVED.items():
         if name == former or name.startswith(f"{former}."):
             return key + name[len(former) :]
     return name
-
-
-def current_keys(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Returns a nested configuration of an earlier version with today's keys."""
-    renamed = {}
-    for name, value in data.items():
-        key = current_key(current_key(f"{prefix}{name}").removeprefix(prefix))  # an arm's keys are dotted names
-        renamed[key] = current_keys(value, f"{prefix}{key}.") if isinstance(value, Mapping) else value
-    return renamed
-
-
-def meant(name: str, known: Sequence[str], prefix: str = "") -> str:
-    """Returns how to correct an unknown key: its current name, a similar one, or to remove it."""
-    if former := FORMER.get(name.rpartition(".")[2]):
-        return f"today's name is {former}"
-    return f"did you mean '{prefix}{near}'?" if (near := nearest(name, known)) else "remove it or correct its spelling"
-
-
-def _lists(section: type[BaseModel], name: str, value: str | float) -> bool:
-    """Returns True if the key takes a list, and `value` alone is not a valid value."""
-    kind = section.model_fields[name].annotation
-    kinds = (kind,) if get_origin(kind) in (list, tuple) else get_args(kind)
-    others = [each for each in kinds if get_origin(each) not in (list, tuple) and each is not type(None)]
-    words = [word for each in others if get_origin(each) is Literal for word in get_args(each)]
-    only_words = all(get_origin(each) is Literal for each in others)
-    return len(others) < len(kinds) and only_words and value not in words

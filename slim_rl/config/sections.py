@@ -6,25 +6,36 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, SerializeAsAny, model_validator
 
 from slim_rl.config.endpoint import ChatPolicyConfig, OpenAIConfig
-from slim_rl.config.named import ACTOR, ROLLOUT, TRL_LOSS, TRL_SCHEDULE, VERL_LOSS, named, same
-from slim_rl.config.section import Section
+from slim_rl.config.section import (
+    ACTOR,
+    ASIDE,
+    PACE,
+    ROLLOUT,
+    TRL_LOSS,
+    TRL_SCHEDULE,
+    VERL_LOSS,
+    OneOrMore,
+    Section,
+    named,
+    same,
+)
 
 
 class DataConfig(Section):
     """The games. Files are made when missing; train and eval never share a game."""
 
-    train: Path = Path("data/games.jsonl")
+    train: Annotated[Path, named(is_read=True)] = Path("data/games.jsonl")
     """games to train on"""
-    eval: Path | None = None
+    eval: Annotated[Path | None, named(is_read=True, decides=False)] = None
     """held-out games; null: none"""
     num_train: int = Field(1000, ge=1)
     """games to make for train"""
-    num_eval: int = Field(100, ge=0)
+    num_eval: Annotated[int, ASIDE] = Field(100, ge=0)
     """games to make for eval"""
     seed: int = Field(0, ge=0)
     """seed of the games; the order in which they are played follows the run's seed"""
@@ -36,18 +47,15 @@ class PartnerConfig(Section):
     """The player that the policy plays with."""
 
     kind: str = "shy"
-    """scripted partner of the game (shy, forthcoming, mute, erring, rephrased, yoked), openai, replay, self (self-play), or
-    the dotted path of a custom partner"""
-    accept_fraction: float = Field(0.75, ge=0, le=1)
-    """the partner accepts a plan that is worth at least this share of its own best plan"""
-    explain_rejections: bool = False
-    """name doubtful pairs in a rejection, which reveals information that was not asked for"""
+    """scripted partner of the game (shy, forthcoming, mute, erring, rephrased, yoked), openai, self (self-play), or the
+    dotted path of a custom partner"""
     args: dict[str, Any] = Field(default_factory=dict)
-    """further keyword arguments of the partner's constructor"""
-    replay: Path | None = None
-    """dialogue log to repeat: kind replay repeats its partner's turns; kind yoked (matching game) repeats its partner's scores
-    at the same turns"""
+    """arguments of the partner's class; in the matching game accept_fraction, max_pairs, wordings, answers, errs and replay (how-to/partners.md)"""
     openai: OpenAIConfig = OpenAIConfig()
+
+    def absolute(self) -> Self:
+        files = {name: str(Path(value).absolute()) for name, value in self.args.items() if name == "replay"}
+        return super().absolute().changed(args=self.args | files)
 
 
 class Limits(Section):
@@ -102,7 +110,8 @@ class PolicyConfig(Section):
     """The model that is trained."""
 
     model: Annotated[
-        str, named("--hf-checkpoint", verl="actor_rollout_ref.model.path", note="TRL gets the loaded model")
+        str,
+        named("--hf-checkpoint", verl="actor_rollout_ref.model.path", note="TRL gets the loaded model", is_read=True),
     ] = "data/warmstart"
     """a local folder or a hub name; overridden by MODEL in scripts/run_matching.sh and by POLICY_MODEL in verl's scripts"""
     thinking: Annotated[bool, named(note="the dialogue loop passes it to the chat template as enable_thinking")] = False
@@ -127,7 +136,9 @@ class LoraSection(Section):
     """the adapters' output is scaled by alpha / r"""
     dropout: float = Field(0.0, ge=0, lt=1)
     """dropout probability on the adapters' input"""
-    target_modules: list[str] | Literal["all-linear"] = "all-linear"
+    target_modules: Literal["all-linear"] | Annotated[list[str], OneOrMore] = Field(
+        "all-linear", union_mode="left_to_right"
+    )
     """names of the layers that get adapters"""
 
 
@@ -136,9 +147,9 @@ class TrainConfig(Section):
 
     backend: Literal["trl", "slime", "verl"] = "trl"
     """the trainer that slim-rl train starts"""
-    steps: Annotated[int, named("--num-rollout", "max_steps", "trainer.total_training_steps", may_change=True)] = Field(
-        150, ge=1
-    )
+    steps: Annotated[
+        int, named("--num-rollout", "max_steps", "trainer.total_training_steps", may_change=True, decides=True)
+    ] = Field(150, ge=1)
     """training steps: one rollout and one update each"""
     games_per_step: Annotated[
         int,
@@ -236,6 +247,7 @@ class TrainConfig(Section):
         named(
             trl="per_device_train_batch_size",
             note="slime and verl pack by tokens: --max-tokens-per-gpu, ppo_max_token_len_per_gpu",
+            decides=False,
         ),
     ] = Field(128, ge=1)
     """dialogues per forward and backward pass"""
@@ -256,17 +268,10 @@ class TrainConfig(Section):
         ),
     ] = "game"
     """reward and advantages of a step's dialogues; game: the game's reward; price: minus a cost per question; agreed, shuffled: controls;
-    turn_credit, expected_credit, belief_credit: advantages of single turns; or the dotted path of a class (`slim_rl.dialogue.training_reward`)"""
+    turn_credit, expected_credit: advantages of single turns; or the dotted path of a class (`slim_rl.dialogue.training_reward`)"""
     reward_args: Annotated[dict[str, Any], named(note="in every backend")] = Field(default_factory=dict)
     """arguments of the training reward; price: question cost, a number, or a list of which each game has one, in the policy's
-    prompt; zeros: of shuffled; decay: of per-turn credit; scale: of belief_credit, reward per nat"""
-    exploring_starts: Annotated[
-        float, named(note="the same function in every backend; slime needs policy.temperature 1 for it")
-    ] = Field(0.0, ge=0, le=1)
-    """share of a step's dialogues whose first turn is a forced question (one of the game's `questions_worth_asking`), for a
-    policy that hardly asks; it is trained on like the policy's own words"""
-    exploring_steps: Annotated[int | None, named(note="on slime counted by games")] = Field(None, ge=1)
-    """steps over which that share falls linearly to 0; null: all steps of the run"""
+    prompt; zeros: of shuffled; decay: of per-turn credit"""
     loss: Annotated[
         Literal["sequence", "token", "constant"] | None,
         named(
@@ -283,7 +288,7 @@ class TrainConfig(Section):
     """play and log without updates (control)"""
     lora: LoraSection | None = None
     """adapters instead of all weights (TRL, verl); null: all weights"""
-    stop_failures: Annotated[float, named(may_change=True)] = Field(0.5, ge=0, le=1)
+    stop_failures: Annotated[float, PACE] = Field(0.5, ge=0, le=1)
     """the run stops if more than this share of a step's dialogues fail"""
     save_every: Annotated[int, named("--save-interval", "save_steps", "trainer.save_freq", may_change=True)] = Field(
         50, ge=1
@@ -310,20 +315,22 @@ class TrainConfig(Section):
     ] = Field(0, ge=0)
     """steps between evaluations on held-out games during training; 0: only before and after it on TRL; every save_every steps on verl;
     every 10 on slime"""
-    eval_games: Annotated[int, named(may_change=True)] = Field(200, ge=0)
+    eval_games: Annotated[int, PACE] = Field(200, ge=0)
     """held-out games of an evaluation, before, during and after training, if data.eval names any (TRL; slime and verl play all of data.eval)"""
-    eval_before: bool = True
+    eval_before: Annotated[bool, ASIDE] = True
     """play them before training too; if many runs share one start, once is enough (TRL)"""
-    threads: int = Field(1, ge=1)
+    threads: Annotated[int, ASIDE] = Field(1, ge=1)
     """CPU threads of one process; 1 is the most reproducible"""
-    processes: int = Field(1, ge=1)
+    processes: Annotated[int, ASIDE] = Field(1, ge=1)
     """processes that share a step's dialogues on one machine, without torchrun (TRL); at most one per GPU"""
     report_to: Annotated[
         tuple[Literal["tensorboard", "wandb", "mlflow", "trackio"], ...],
+        OneOrMore,
         named(
             {"--use-wandb": lambda names: "wandb" in names, "--use-tensorboard": lambda names: "tensorboard" in names},
             {"report_to": lambda names: list(names) or "none"},
             {"trainer.logger": lambda names: ["console", *names]},
+            decides=False,
         ),
     ] = ()
     """trackers, in addition to the run's files; slime has the first two, and uses wandb if WANDB_API_KEY is set"""
@@ -333,6 +340,7 @@ class TrainConfig(Section):
             trl="gradient_checkpointing",
             verl="actor_rollout_ref.model.enable_gradient_checkpointing",
             note="on slime activations are always recomputed",
+            decides=False,
         ),
     ] = False
     """recompute activations instead of storing them: less memory, more time (with TRL prompts are then not shared)"""
@@ -418,6 +426,6 @@ class LogConfig(Section):
     """The dialogue log."""
 
     dir: Path = Path("logs")
-    """folder of the dialogue logs, one JSON line per dialogue; on slime it is inside the run's folder"""
+    """folder of the dialogue logs, one JSON line per dialogue, inside the run's folder"""
     tokens: bool = False
     """also log token ids, loss masks and logprobs (20 times larger)"""

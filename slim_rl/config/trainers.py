@@ -1,34 +1,32 @@
-"""The config's keys by their trainers' names, gathered from the fields. The launchers build their commands from them."""
+"""Facts of all keys, gathered from the fields: trainers' names, changeable on resume, decisive for what is learned."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from operator import attrgetter
+from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel
-
 from slim_rl.config import Config
-from slim_rl.config.named import Key
+from slim_rl.config.section import Key, fields_of
 
 Trainer = Literal["slime", "trl", "verl"]
-
-
-def _keys(section: BaseModel, path: str = "") -> Iterator[Key]:
-    for name, info in type(section).model_fields.items():
-        yield from (replace(fact, name=f"{path}{name}") for fact in info.metadata if isinstance(fact, Key))
-        if isinstance(inner := getattr(section, name), BaseModel):
-            yield from _keys(inner, f"{path}{name}.")
-
-
-KEYS: tuple[Key, ...] = tuple(_keys(Config()))
+SEED = "seed"
+KEYS = tuple(
+    replace(fact, name=name) for name, info in fields_of(Config) for fact in info.metadata if isinstance(fact, Key)
+)
 MAY_CHANGE = frozenset(key.name for key in KEYS if key.may_change)
+READ = tuple(key.name for key in KEYS if key.is_read)
+_ASIDE = frozenset(key.name for key in KEYS if not key.decides)
 
 
 def lookup(config: Config, name: str) -> Any:
-    """The value of a dotted key."""
-    return attrgetter(name)(config)
+    """The value of a dotted key; None for one that a mapping lacks."""
+    value: Any = config
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else getattr(value, part)
+    return value
 
 
 def values(config: Config, trainer: Trainer) -> dict[str, Any]:
@@ -61,14 +59,38 @@ def disjoint(*parts: Mapping[str, Any]) -> dict[str, Any]:
 
 def shortened(config: Config) -> str:
     """Returns a sentence on the shortened warm-up and decay of a short run; empty if nothing was shortened."""
-    train = config.train
-    if (train.warmup_steps, train.lr_decay_steps) == train.slopes:
+    train, (rise, fall) = config.train, config.train.slopes
+    if (train.warmup_steps, train.lr_decay_steps) == (rise, fall):
         return ""
-    rise, fall = train.slopes
-    both = train.lr_decay_steps > 0
-    asked = f"a warm-up of {train.warmup_steps}" + f" and a decay of {train.lr_decay_steps}" * both
-    taken = f"they are shortened to {rise} and {fall}" if both else f"it is shortened to {rise}"
-    keys = "train.warmup_steps" + " and train.lr_decay_steps" * both
     return (
-        f"train.steps {train.steps} is too few for {asked}: {taken}; raise train.steps, or set {keys}, to change that."
+        f"train.steps {train.steps} is too few for a warm-up of {train.warmup_steps} and a decay of {train.lr_decay_steps}: they are shortened "
+        f"to {rise} and {fall}; raise train.steps, or set train.warmup_steps and train.lr_decay_steps, to change that."
     )
+
+
+def learned_settings(config: Config) -> dict[str, Any]:
+    """Returns the keys that decide what is played and learned, dotted, with values other than the default; and the seed.
+
+    A dialogue log stores them with its run. Two runs are seeds of one arm only if these are equal except `seed` (`analysis.arms`).
+    """
+    aside = {*_ASIDE, SEED, *({"trl", "slime", "verl"} - {config.train.backend})}
+    values = _flat(config.model_dump(mode="json", exclude_defaults=True), aside)
+    deciding = {key: _short(value) if key in READ else value for key, value in values}
+    return {**deciding, SEED: config.seed}
+
+
+def _flat(data: Mapping[str, Any], aside: set[str], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in data.items():
+        key = f"{prefix}{name}"
+        if key in aside:
+            continue
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, aside, f"{key}.")
+        else:
+            yield key, value
+
+
+def _short(path: str) -> str:
+    """Returns a path below the working folder relative to it. A cluster names the same file by its absolute path."""
+    here = Path.cwd()
+    return os.path.relpath(path, here) if Path(path).is_absolute() and Path(path).is_relative_to(here) else path

@@ -5,7 +5,6 @@ A dialogue that the trainer aborted does not count.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -15,23 +14,23 @@ from slim_rl.errors import RunStopped, SlimError
 
 _STOPS = (StopReason.BUDGET, StopReason.OUTAGE)
 
-log = logging.getLogger(__name__)
-
 
 class Failures:
-    """Counts of the dialogues that ended since the last `clear`.
+    """Counts of the dialogues that ended.
 
     Attributes:
         count: number of dialogues.
         reasons: stop reasons of the failed ones.
-        cost_usd: US dollars for the partner's calls; None without any known cost.
         stopped: failure of a dialogue that ended because the partner takes no more calls; None otherwise.
     """
 
     def __init__(self, dialogues: Iterable[Dialogue] = ()) -> None:
-        self.clear()
-        for dialogue in dialogues:
-            self.add(dialogue)
+        ended = [(each, each.stop_reason) for each in dialogues if each.stop_reason not in (None, StopReason.ABORTED)]
+        failed = [(each.failure, str(reason)) for each, reason in ended if each.failed]
+        self.count = len(ended)
+        self.reasons = Counter(reason for _, reason in failed)
+        self.stopped = next((failure for failure, reason in failed if reason in _STOPS), None)
+        self._causes = Counter(f"{reason}: {failure}"[:300] for failure, reason in failed)
 
     @classmethod
     def of_all(cls, parts: Iterable[Failures]) -> Failures:
@@ -41,32 +40,8 @@ class Failures:
             whole.count += part.count
             whole.reasons += part.reasons
             whole._causes += part._causes
-            if part.cost_usd is not None:
-                whole.cost_usd = (whole.cost_usd or 0.0) + part.cost_usd
             whole.stopped = whole.stopped or part.stopped
         return whole
-
-    def clear(self) -> None:
-        """Sets all counts to zero."""
-        self.count = 0
-        self.reasons: Counter[str] = Counter()
-        self.cost_usd: float | None = None
-        self.stopped: str | None = None
-        self._causes: Counter[str] = Counter()
-
-    def add(self, dialogue: Dialogue) -> None:
-        """Counts a dialogue that ended."""
-        if dialogue.stop_reason is None or dialogue.stop_reason is StopReason.ABORTED:
-            return
-        self.count += 1
-        if dialogue.failed:
-            self.reasons[dialogue.stop_reason.value] += 1
-            if dialogue.stop_reason in _STOPS:
-                self.stopped = dialogue.failure
-            self._causes[f"{dialogue.stop_reason.value}: {dialogue.failure}"[:300]] += 1
-        for turn in dialogue.turns:
-            if turn.usage is not None:
-                self.cost_usd = (self.cost_usd or 0.0) + (turn.usage.get("cost_usd") or 0.0)
 
     @property
     def failed_share(self) -> float:
@@ -86,11 +61,6 @@ class Failures:
                 f"Training stops: {self.summary}. train.stop_failures allows {config.train.stop_failures:.0%}; "
                 "fix the cause and start again from the last checkpoint."
             )
-
-    def warn(self, config: Config) -> None:
-        """Logs an error if more than `slime.warn_failures` of the dialogues failed."""
-        if self.failed_share > config.slime.warn_failures:
-            log.error("!!! %s. They are not trained on, but find the cause (slime.warn_failures).", self.summary)
 
     @property
     def summary(self) -> str:

@@ -13,10 +13,10 @@ from typing import Any
 
 from tqdm import tqdm
 
+from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.log import DialogueLog, read_log
-from slim_rl.dialogue.loop import Player
+from slim_rl.dialogue.players import Player
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import DialogueSpec, RolloutWorker
 from slim_rl.errors import SlimError
 from slim_rl.ranks import own_rank

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from slim_rl import jsonl, provenance
-from slim_rl.dialogue.form import check_form
-from slim_rl.dialogue.record import ANNOTATIONS, FORMAT, READABLE, Dialogue, current_line
+from slim_rl.dialogue.record import ANNOTATIONS, FORMAT, READABLE, Dialogue
 from slim_rl.environment import game_of
 from slim_rl.errors import DataError, SlimWarning
 from slim_rl.measured import measured
@@ -130,8 +129,6 @@ def read_log(*paths: str | Path) -> Iterator[Dialogue]:
 
 def of_line(data: dict[str, Any]) -> Dialogue:
     """Returns the dialogue of a line, with current annotations. Raises ValueError if the line has another form."""
-    data = current_line(data)
-    check_form(data)
     dialogue = Dialogue.from_dict(data)
     annotate(dialogue, again=False)
     return dialogue

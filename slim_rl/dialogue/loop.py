@@ -1,4 +1,9 @@
-"""Turn loop of one game, free of frameworks and async: thousands of dialogues run on one event loop.
+"""Turn loop: plays one game and fills in its record.
+
+    dialogue = await play_dialogue(env, policy, partner, chat, limits, game_state=state, id="a")
+
+Each turn has three steps: the seat's view, its player's turn, and what the game says to it (`_Game`). The loop is async and knows no
+framework: one event loop runs thousands of dialogues.
 
 Invariants:
     Every engine call's input_ids is a prefix of the final prompt_ids + response_ids.
@@ -8,26 +13,22 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+import copy
 import time
-from dataclasses import asdict, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from math import isfinite
 from typing import Any
 
 from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.partner import Partner, PartnerFailure, Usage
-from slim_rl.dialogue.policy import Policy
+from slim_rl.dialogue.players import Partner, PartnerFailure, Player, TokenPlayer
 from slim_rl.dialogue.record import Dialogue, DialogueOver, StopReason, Turn
-from slim_rl.dialogue.token_player import TokenPlayer, opening
-from slim_rl.dialogue.training_reward import price_sentence
-from slim_rl.environment import BaseEnvironment, Utterance, View, as_dict, reset_to, step_of
+from slim_rl.environment import BaseEnvironment, Utterance, View, as_dict
 
 _END = {end.value: end for end in (StopReason.AGREED, StopReason.FINISHED, StopReason.REJECTED, StopReason.MAX_TURNS)}
 _ROUNDING = 1e-6  # tolerance for a sum of floats beyond the end of its range
 _ERRORS = "errors"  # too many refused actions: their author decides the stop reason
-
-
-Player = Policy | Partner
 
 
 async def play_dialogue(
@@ -44,213 +45,184 @@ async def play_dialogue(
     seed: int = 0,
     price: float | None = None,
 ) -> Dialogue:
-    """Plays `game_state` with the policy on `seat` and the partner on the other seat.
+    """Plays `game_state` with the policy on `seat` and the partner on the other seat, and returns the dialogue (see `play_game`).
 
     Args:
-        policy: engine that samples for the trained policy, or a text player in its place.
-        partner: the other player; None for a one-seat game.
-        chat: token boundaries, also for the text of a text player; None: the policy plays by text alone.
         id: name of the dialogue and routing key of the policy.
         seed: seed in the players' views.
         price: question cost that the policy reads with its state; None: it reads none.
-
-    Returns:
-        The dialogue. A failure of the partner or the engine is its stop reason, with reward None; it is never raised.
     """
-    game = _Game(env, limits, game_state, seed, price)
-    game.seat_policy(seat, policy, chat, id)
-    if env.seats == 2:
-        if partner is None:
-            raise ValueError("a game for two needs a partner")
-        game.players[1 - seat] = partner
-    await game.play()
-    return game.dialogue(seat, id, game_id, partner.identity if partner else {"kind": "none"})
+    environment = f"{type(env).__module__}.{type(env).__qualname__}"
+    dialogue = Dialogue(id, game_id, seat, seed, as_dict(game_state), {}, {"kind": "none"}, environment, price=price)
+    await play_game(env, [dialogue], policy, partner, chat, limits)
+    return dialogue
 
 
-async def play_selfplay(
+async def play_game(
     env: BaseEnvironment,
+    dialogues: Sequence[Dialogue],
     policy: Player,
+    partner: Partner | None,
     chat: Chat | None,
     limits: Limits,
-    *,
-    game_state: Any,
-    id: str,
-    game_id: str = "",
-    seed: int = 0,
-    price: float | None = None,
-) -> tuple[Dialogue, Dialogue]:
-    """Plays `game_state` with the policy on both seats and returns one dialogue per seat, with its own view and tokens.
+) -> None:
+    """Plays the game of `dialogues`, which hold its origin, and fills in the rest of them.
 
-    Ids and routing keys end in ``/0`` and ``/1``. Reward and stop reason are shared.
+    Args:
+        dialogues: one per seat of the policy: one, or both of self-play, which share reward and stop reason.
+        policy: engine that samples for the trained policy, or a text player in its place.
+        partner: player of the other seat; None in self-play and in one-seat games.
+        chat: token boundaries, also for the text of a text player; None: the policy plays by text alone.
+
+    A failure of the partner or the engine is the stop reason, with reward None. Other exceptions of a player or game are raised, after the
+    turns before them are filled in.
     """
-    game = _Game(env, limits, game_state, seed, price)
-    for seat in (0, 1):
-        game.seat_policy(seat, policy, chat, f"{id}/{seat}")
-    await game.play()
-    first, second = (game.dialogue(seat, f"{id}/{seat}", game_id, {"kind": "self"}) for seat in (0, 1))
-    return first, second
+    game = _Game(env, dialogues, policy, partner, chat, limits)
+    try:
+        await game.play()
+    finally:
+        for seat, dialogue in game.dialogues.items():
+            dialogue.policy = policy.identity  # read in the end: an endpoint may refuse some of its settings
+            dialogue.partner = partner.identity if partner else dialogue.partner
+            dialogue.turns = [
+                replace(turn, role="policy") if turn.seat == seat else replace(turn, role="partner", span=None)
+                for turn in game.turns
+            ]
+        env.close()
 
 
 class _Game:
-    """Running game: environment, players and turns so far. Its environment is reset when it is made."""
+    """Running game: environment, players and turns so far."""
 
-    def __init__(self, env: BaseEnvironment, limits: Limits, game_state: Any, seed: int, price: float | None) -> None:
-        self.env, self.limits, self.seed, self.price = env, limits, seed, price
-        self.game_state = as_dict(game_state)
-        self.players: dict[int, Any] = {}
-        self._prompts: dict[int, list[dict[str, str]]] = {}  # of the policy's seats
-        self._opened: dict[int, list[dict[str, str]]] = {}  # messages before the policy's first turn
-        self.turns: list[Turn] = []
-        self.stop_reason: StopReason | None = None
-        self.failure: str | None = None
-        self.reward: float | None = None
-        self.seconds = 0.0
-        self._history: dict[int, list[Utterance]] = {0: [], 1: []}
-        reset_to(env, game_state)
-        self._dealt = [(env.get_prompt_prefix(seat), env.get_state_description(seat)) for seat in range(env.seats)]
-
-    def seat_policy(self, seat: int, policy: Any, chat: Chat | None, key: str) -> None:
-        """Seats the policy, with the question cost in its opening messages if there is one."""
-        if chat is None and not hasattr(policy, "act"):
+    def __init__(
+        self,
+        env: BaseEnvironment,
+        dialogues: Sequence[Dialogue],
+        policy: Player,
+        partner: Partner | None,
+        chat: Chat | None,
+        limits: Limits,
+    ) -> None:
+        if chat is None and policy.reads_tokens:
             raise ValueError("a policy with tokens needs a chat template")
-        self.players[seat] = policy if chat is None else TokenPlayer(policy, chat, self.limits, key)
-        prompt = self.env.prompt(seat)
-        if self.price is not None:
-            cost = f"\n{price_sentence(self.price)}"
-            rules, state = self._dealt[seat]
-            self._dealt[seat] = rules, state + cost
-            *before, last = prompt
-            prompt = [*before, {**last, "content": last["content"] + cost}]
-        self._prompts[seat] = prompt
-
-    def view(self, seat: int) -> View:
-        """Returns all that a seat's player may know."""
-        rules, state = self._dealt[seat]
-        # an engine reads tokens alone
-        private = (
-            None if hasattr(getattr(self.players[seat], "player", None), "sample") else self.env.get_private_view(seat)
-        )
-        prompt = self._prompts.get(seat)
-        price = self.price if prompt is not None else None
-        return View(seat, rules, state, tuple(self._history[seat]), private, self.seed, price, tuple(prompt or ()))
+        self.env, self.limits = env, limits
+        self.dialogues = {dialogue.seat: dialogue for dialogue in dialogues}  # of the policy's seats
+        self.turns: list[Turn] = []
+        self._history: dict[int, list[Utterance]] = {seat: [] for seat in range(env.seats)}
+        env.reset(copy.deepcopy(dialogues[0].game_state))  # the record keeps the original
+        self._rules_and_state = {
+            seat: (env.get_prompt_prefix(seat), env.get_state_description(seat)) for seat in self._history
+        }
+        self._reads_tokens = policy.reads_tokens
+        self.players: dict[int, Any] = dict.fromkeys(self._history, partner)
+        for seat, dialogue in self.dialogues.items():
+            self.players[seat] = policy if chat is None else TokenPlayer(policy, chat, limits, dialogue)
+            cost = "" if dialogue.price is None else f"\n{price_sentence(dialogue.price)}"
+            rules, state = self._rules_and_state[seat]
+            self._rules_and_state[seat] = rules, state + cost
+            dialogue.prompt = _extended(env.prompt(seat), cost)
+        if None in self.players.values():
+            raise ValueError("a game for two needs a partner")
 
     async def play(self) -> None:
-        """Plays to the end."""
-        started = time.monotonic()
+        """Plays to the end, and writes stop reason and reward."""
+        started, reason, failure = time.monotonic(), None, None
         try:
-            while self.stop_reason is None:
-                await self._turn()
+            while reason is None:
+                seat = self.env.turn
+                turn = await self._ask(seat, self._view(seat))
+                reason = self._apply(turn)
         except DialogueOver as over:
-            self.stop_reason, self.failure = over.reason, over.failure
-        assert self.stop_reason is not None
-        if not self.stop_reason.is_failure:
-            self._earn()
-        self.seconds = time.monotonic() - started
-        self.env.close()
+            reason, failure = over.reason, over.failure
+        reward = None if reason.is_failure else float(self.env.get_normalized_reward())
+        low, high = self.env.reward_range
+        if reward is not None and not (isfinite(reward) and low - _ROUNDING <= reward <= high + _ROUNDING):
+            game = type(self.env).__name__
+            failure = (
+                f"{game}.get_normalized_reward returned {reward}, outside {game}.reward_range ({low:g} to {high:g}); return a finite number "
+                "in it, or widen the range."
+            )
+            reason, reward = StopReason.BROKEN, None
+        for dialogue in self.dialogues.values():
+            dialogue.reward, dialogue.stop_reason, dialogue.failure = reward, reason, failure
+            dialogue.seconds = time.monotonic() - started
 
-    def _earn(self) -> None:
-        """Reads the game's reward. The dialogue fails if the reward is not finite, or outside the game's range."""
-        reward, (low, high) = float(self.env.get_normalized_reward()), self.env.reward_range
-        if isfinite(reward) and low - _ROUNDING <= reward <= high + _ROUNDING:
-            self.reward = reward
-            return
-        game, self.stop_reason = type(self.env).__name__, StopReason.BROKEN
-        self.failure = (
-            f"{game}.get_normalized_reward returned {reward}, outside {game}.reward_range ({low:g} to {high:g}); return a finite number in "
-            "it, or widen the range."
+    def _view(self, seat: int) -> View:
+        """Returns all that a seat's player may know."""
+        (rules, state), history, dialogue = (
+            self._rules_and_state[seat],
+            tuple(self._history[seat]),
+            self.dialogues.get(seat),
         )
+        seed = next(iter(self.dialogues.values())).seed or 0
+        if dialogue is None:
+            return View(seat, rules, state, history, self.env.get_private_view(seat), seed)
+        has_spoken = any(turn.seat == seat for turn in self.turns)
+        if history and not has_spoken:  # it reads in its prompt what the other seat said first
+            dialogue.prompt = _extended(dialogue.prompt, f"\n\n{history[-1].observation}")
+        private = None if self._reads_tokens else self.env.get_private_view(seat)
+        return View(seat, rules, state, history, private, seed, dialogue.price, tuple(dialogue.prompt))
 
-    async def _turn(self) -> None:
-        author, began = self.env.turn, time.monotonic()
-        is_policy = author in self._prompts
-        most = self.limits.turn_seconds if is_policy else None
-        view = self.view(author)
-        if is_policy and author not in self._opened:
-            self._opened[author] = opening(view.prompt, view)
+    async def _ask(self, seat: int, view: View) -> Turn:
+        """Returns the player's turn, which is kept. Raises DialogueOver if no whole one came."""
+        began, is_policy = time.monotonic(), seat in self.dialogues
+        longest = self.limits.turn_seconds if is_policy else None
         try:
-            async with asyncio.timeout(most) as clock:
-                turn: Turn = await self.players[author].act(view)
+            async with asyncio.timeout(longest) as clock:
+                turn: Turn = await self.players[seat].act(view)
         except TimeoutError:
             if not clock.expired():  # another timeout, inside the player: a fault
                 raise
-            raise DialogueOver(StopReason.DEADLINE, f"a turn of the policy took longer than {most:g} s") from None
+            raise DialogueOver(StopReason.DEADLINE, f"a turn of the policy took longer than {longest:g} s") from None
         except PartnerFailure as failure:
             if failure.usage is not None and failure.usage.input_tokens:  # the record keeps every call that cost money
                 lost = Turn("", error=failure.failure, thought=failure.thought, usage=failure.usage)
-                self._keep(lost, author, began)
+                self._keep(lost, seat, began)
             ours = is_policy and failure.reason in (StopReason.PARTNER_FAILED, StopReason.OUTAGE)
             raise DialogueOver(StopReason.ENGINE_FAILED if ours else failure.reason, failure.failure) from failure
-        self._keep(turn, author, began)
+        self._keep(turn, seat, began)
         cut, turn.cut = turn.cut, None
         if cut and not (cut is StopReason.TURN_TOKENS and self.limits.truncated_turn == "continue"):
             turn.error = f"cut short ({cut.value})"
             raise DialogueOver(cut)
-        self._step(turn)
+        return turn
 
-    def _keep(self, turn: Turn, author: int, began: float) -> None:
-        turn.seat, turn.seconds = author, time.monotonic() - began
-        turn.usage = asdict(turn.usage) if isinstance(turn.usage, Usage) else turn.usage
+    def _keep(self, turn: Turn, seat: int, began: float) -> None:
+        turn.seat, turn.seconds = seat, time.monotonic() - began
         self.turns.append(turn)
 
-    def _step(self, turn: Turn) -> None:
-        """Passes a turn to the game, and to the seats what each may see of it."""
+    def _apply(self, turn: Turn) -> StopReason | None:
+        """Plays a turn in the game, and shows each seat what it may see. Returns the stop reason, or None."""
         author = turn.seat
-        observation, done, info = step_of(self.env, turn.text)
+        observation, done, info = self.env.step(turn.text)
         turn.action, turn.error = info.get("action"), info.get("error")
-        if (
-            self.env.turn == author
-            and (turn.error is None or self.env.seats == 1)
-            and observation not in ("", turn.error)
-        ):
-            turn.observation = observation  # the game answers: no turn of the other seat has this text
+        is_valid, author_is_next = turn.error is None, self.env.turn == author
+        game_answers = author_is_next and (is_valid or self.env.seats == 1)  # in no turn of the other seat
+        if game_answers and observation not in ("", turn.error):
+            turn.observation = observation
         for seat, history in self._history.items():
-            if turn.error is None or seat == author:
+            if is_valid or seat == author:
                 visible = observation if seat == self.env.turn else ""
                 history.append(Utterance(author, turn.text, turn.error, visible))
-        if done:
-            self._end(info.get("end", StopReason.FINISHED.value), author)
-
-    def _end(self, end: Any, author: int) -> None:
-        """Sets the stop reason by the game's own end; an unknown end fails the dialogue."""
+        if not done:
+            return None
+        end = info.get("end", StopReason.FINISHED.value)
         if end == _ERRORS:
-            self.stop_reason = StopReason.POLICY_ERRORS if author in self._prompts else StopReason.PARTNER_ERRORS
-        elif end in _END:
-            self.stop_reason = _END[end]
-        else:
-            self.stop_reason = StopReason.BROKEN
-            known = ", ".join((*_END, _ERRORS))
-            self.failure = f"{type(self.env).__name__}.step ended the game with end={end!r}; return one of {known}."
+            return StopReason.POLICY_ERRORS if author in self.dialogues else StopReason.PARTNER_ERRORS
+        if end not in _END:
+            known, game = ", ".join((*_END, _ERRORS)), type(self.env).__name__
+            raise DialogueOver(
+                StopReason.BROKEN, f"{game}.step ended the game with end={end!r}; return one of {known}."
+            )
+        return _END[end]
 
-    def dialogue(self, seat: int, id: str, game_id: str, partner: dict[str, Any]) -> Dialogue:
-        """Returns the record from the policy seat `seat`."""
-        player = self.players[seat]
-        turns = [
-            replace(
-                turn, role="policy" if turn.seat == seat else "partner", span=turn.span if turn.seat == seat else None
-            )
-            for turn in self.turns
-        ]
-        dialogue = Dialogue(
-            id=id,
-            game_id=game_id,
-            seat=seat,
-            seed=self.seed,
-            game_state=self.game_state,
-            policy=player.identity,
-            partner=partner,
-            environment=f"{type(self.env).__module__}.{type(self.env).__qualname__}",
-            prompt=self._opened.get(seat, self._prompts[seat]),
-            turns=turns,
-            reward=self.reward,
-            stop_reason=self.stop_reason,
-            failure=self.failure,
-            seconds=self.seconds,
-            price=self.price,
-        )
-        if isinstance(player, TokenPlayer):
-            dialogue.prompt_ids, dialogue.response_ids = (
-                player.ids[: player.prompt_length],
-                player.ids[player.prompt_length :],
-            )
-            dialogue.loss_mask, dialogue.logprobs = player.loss_mask, player.logprobs
-        return dialogue
+
+def _extended(messages: Sequence[dict[str, str]], text: str) -> list[dict[str, str]]:
+    """Returns chat messages with `text` at the end of the last."""
+    *before, last = messages
+    return [*before, {**last, "content": last["content"] + text}]
+
+
+def price_sentence(price: float) -> str:
+    """Returns the sentence on the question cost that the policy reads."""
+    return f"Each question costs {100 * price:g}% of the highest reward."

@@ -1,11 +1,11 @@
-"""Table of measures of a dialogue: name, computation, title, unit and the places that show each.
+"""Table of measures of a dialogue: name, computation, title, unit, places; and their means over a training step.
 
 Invariants:
     Every place that shows measures reads `MEASURES`: step line, trackers, terminal tables, report, experiment page and model card.
     A new measure is one entry of that table.
 
 Measures count the annotations of the policy's turns (see `record.Turn`) and add none. A turn without annotations asks nothing.
-`questions` seek information; `questions_any` are of any kind. Each kind that the game names (`MeasuredEnvironment.question_kinds`)
+`questions` seek information; `questions_any` are of any kind. Each kind that the game names (`Instrument.question_kinds`)
 is counted as `questions/<kind>`.
 """
 
@@ -13,17 +13,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, Literal
 
+import numpy as np
+
+from slim_rl.config import Config
 from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.environment import game_of
 from slim_rl.measured import measured, says
 
-Place = Literal[
-    "step", "step end", "tracker", "table", "card", "first screen", "report", "experiment", "experiment table"
-]
+Place = Literal["step", "step end", "tracker", "card", "first screen", "report", "experiment", "experiment table"]
+TRACKED = "dialogue/"  # prefix of the names of `batch_metrics` in a tracker
 OF_KIND = "questions/"  # begins the name of the count of one kind of question
 NAN = math.nan
 
@@ -63,7 +67,7 @@ class Measure:
         unit: unit for axes; "%" for a share shown in per cent.
         better: direction of an improvement, which colours a change; "" for neither.
         shown: places that show it: "step" (line of each training step), "step end" (end of that line, if there is room),
-            "tracker" (all backends), "table" (printed by commands), "card" (model card), "report", "first screen" (of the report),
+            "tracker" (all backends), "card" (model card), "report", "first screen" (of the report, and printed by commands),
             "experiment" (table and figure), "experiment table" (table only).
         role: "primary" for measures of the hypothesis, whose p values are corrected as one family; "secondary" for measures with
             uncorrected intervals.
@@ -143,7 +147,7 @@ def _malformed(played: Played) -> list[bool]:
 
 
 _VALUED = "question_value gain state_value"
-_ALL: tuple[Place, ...] = ("step", "tracker", "table", "card", "first screen", "report")
+_ALL: tuple[Place, ...] = ("step", "tracker", "card", "first screen", "report")
 
 # In display order. A share or rate of nothing is NaN, and so is the reward of a failed dialogue.
 _TABLE = (
@@ -154,7 +158,7 @@ _TABLE = (
             "questions", "up", (*_ALL, "experiment"), role="primary", short="questions per game", needs="seeking"),
     # Each counted once
     Measure("pairs_asked", "pairs asked about per game", lambda d: len(set().union(*_asked(d))),
-            "pairs", "up", ("step", "tracker", "table", "report"), short="pairs asked", brief="pairs", needs="pairs"),
+            "pairs", "up", ("step", "tracker", "report"), short="pairs asked", brief="pairs", needs="pairs"),
     # The other seat knows their scores, whether or not it answered
     Measure("learnable_pairs", "learnable pairs asked about per game",
             lambda d: sum(len(t.learnable or ()) for t in d.asking),
@@ -162,7 +166,7 @@ _TABLE = (
     # Their scores were received in reply to a question about them, and were new to the asker
     Measure("informative_pairs", "informative pairs per game",
             lambda d: sum(len(t.informative or ()) for t in d.asking),
-            "pairs", "up", ("tracker", "table", "card", "first screen", "report"), role="primary",
+            "pairs", "up", ("tracker", "card", "first screen", "report"), role="primary",
             short="informative pairs", needs="informative"),
     Measure("question_value", "total question value per game",
             lambda d: sum((t.question_value or 0.0 for t in d.asking), 0.0),
@@ -198,7 +202,7 @@ _TABLE = (
     Measure("pairs_volunteered", "pairs volunteered per game",
             lambda d: sum(len(t.volunteered or ()) for t in d.policy_turns),
             "pairs", shown=("tracker", "report"), short="pairs volunteered", needs="volunteered"),
-    # Injected by exploring starts or by an evaluation
+    # Injected by an evaluation
     Measure("questions_forced", "forced questions per game",
             lambda d: sum(t.forced and t.seeking is True for t in d.policy_turns),
             "questions", shown=("tracker", "report"), short="forced questions", needs="seeking"),
@@ -209,10 +213,6 @@ _TABLE = (
     # Times that a pair was asked about again
     Measure("repeats", "pairs asked about again, per game", lambda d: sum(map(len, _asked(d))) - d["pairs_asked"],
             "pairs", "down", ("tracker", "report"), needs="pairs"),
-    # In nats; of training with belief_credit
-    Measure("belief", "log-probability of the truth before the last turn",
-            lambda d: next((t.belief for t in reversed(d.policy_turns) if t.belief is not None), NAN),
-            "nats", "up", signed=True, short="belief", needs="belief"),
     # Turns whose words are not a sentence; NaN where none was judged
     Measure("malformed", "malformed messages per game", lambda d: sum(some) if (some := _malformed(d)) else NAN,
             "messages", "down", ("tracker", "report")),
@@ -230,7 +230,7 @@ _TABLE = (
             lambda d: sum((t.gain or 0.0 for t in d.asking), 0.0), "of the best score", "up", signed=True, needs=_VALUED),
     Measure("valid_proposals", "valid proposals among those tried",
             lambda d: _share(d["proposals"], sum(t.proposes is True for t in d.policy_turns)),
-            "%", "up", ("step end", "tracker", "table", "card", "report"), bounded=True,
+            "%", "up", ("step end", "tracker", "card", "report"), bounded=True,
             short="valid proposals", brief="valid"),
     Measure("proposals", "valid proposals per game", lambda d: sum(t.proposes is True for t in d.valid), shown=()),
     Measure("messages", "policy messages per game",
@@ -303,3 +303,71 @@ def not_measured(environment: str, annotations: Iterable[str]) -> list[str]:
 def reason_of(dialogue: Dialogue) -> str:
     """Returns the stop reason as text; "unknown" without one."""
     return dialogue.stop_reason.value if dialogue.stop_reason is not None else "unknown"
+
+
+# --- a training step, for trackers
+
+
+def tracked(environment: str) -> list[str]:
+    """Returns the names of the measures that a tracker gets of a game's dialogues."""
+    kinds = measured(game_of(environment)).question_kinds
+    return [*(measure.name for measure in shown_in("tracker")), *(OF_KIND + kind for kind in kinds)]
+
+
+def batch_metrics(dialogues: Sequence[Dialogue]) -> dict[str, float]:
+    """Returns flat metrics of one training step's annotated dialogues, under the names of `measures`.
+
+    Over the dialogues that did not fail:
+        means of the measures shown in a tracker and of each kind of question, without NaN; turns_p50, turns_p95.
+    Over all dialogues:
+        failed (share), stop/<reason> (shares), failure/<reason> (counts), partner_seconds_p50, partner_seconds_p95 (per turn).
+    Only if the partner is behind an endpoint:
+        cost_usd (total), partner_retries (repeated requests per call), partner_cached (share of input tokens cached by the provider).
+    """
+    if not dialogues:
+        return {}
+    rows = [measures(dialogue) for dialogue in dialogues if not dialogue.failed]
+    absent = not_measured(dialogues[0].environment, map(annotated, dialogues))
+    kinds = [name for row in rows for name in row if name.startswith(OF_KIND)]
+    out: dict[str, float] = {}
+    for name in dict.fromkeys((*(measure.name for measure in shown_in("tracker")), *kinds)):
+        if name not in absent:
+            _mean(out, name, [float(row.get(name, 0)) for row in rows])
+    _spread(out, "turns", [float(row["turns"]) for row in rows])
+    reasons = Counter(reason_of(dialogue) for dialogue in dialogues)
+    failures = Counter(reason_of(dialogue) for dialogue in dialogues if dialogue.failed)
+    out["failed"] = failures.total() / len(dialogues)
+    out |= {f"stop/{reason}": count / len(dialogues) for reason, count in sorted(reasons.items())}
+    out |= {f"failure/{reason}": float(count) for reason, count in sorted(failures.items())}
+    partner = [turn for d in dialogues for turn in d.turns if turn.role == "partner"]
+    _spread(out, "partner_seconds", [turn.seconds for turn in partner])
+    usages = [turn.usage for turn in partner if turn.usage is not None]
+    if usages:
+        names = ("cost_usd", "calls", "retries", "input_tokens", "cached_tokens")
+        total = {name: float(sum(getattr(usage, name) for usage in usages)) for name in names}
+        out["cost_usd"] = total["cost_usd"]
+        if total["calls"] and total["input_tokens"]:
+            out["partner_retries"] = total["retries"] / total["calls"]
+            out["partner_cached"] = total["cached_tokens"] / total["input_tokens"]
+    return out
+
+
+def train_reward(config: Config, dialogues: Sequence[Dialogue]) -> dict[str, float]:
+    """Returns the mean training reward of a step's dialogues as `train_reward`, if it is another than the game's reward.
+
+    No shuffling of a step's rewards moves this mean.
+    """
+    training_reward = make_training_reward(config)
+    rewards = [reward for dialogue in dialogues if (reward := training_reward.reward(dialogue)) is not None]
+    return {"train_reward": fmean(rewards)} if rewards and not training_reward.as_game else {}
+
+
+def _mean(out: dict[str, float], name: str, values: Sequence[float]) -> None:
+    known = [value for value in values if not math.isnan(value)]
+    if known:
+        out[name] = fmean(known)
+
+
+def _spread(out: dict[str, float], name: str, values: Sequence[float]) -> None:
+    if values:
+        out[f"{name}_p50"], out[f"{name}_p95"] = (float(q) for q in np.percentile(values, (50, 95)))

@@ -16,12 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from slim_rl.config import TRAINING_REWARDS, Config
-from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.dialogue.rows import GameRow
 from slim_rl.environment import load_object
 from slim_rl.errors import ConfigError
 from slim_rl.seeds import seed_of
@@ -72,14 +69,6 @@ class TrainingReward:
     def check(self) -> None:
         """Raises ConfigError if the config's game does not say what this training reward needs."""
 
-    def player(self, policy: Any, chat: Chat | None, row: GameRow) -> Any:
-        """Returns the policy that plays a training dialogue of a row: `policy`, or one that records more about its turns."""
-        return policy
-
-    def description(self) -> str:
-        """Returns text for the model card, beginning with '; '; empty for the game's reward."""
-        return ""
-
     def price_of(self, game_id: str) -> float:
         """Returns the question cost in a game; of several, the one drawn for it, equal in every run and process."""
         prices = self.question_price
@@ -125,8 +114,3 @@ def by_token(dialogue: Dialogue, turns: Sequence[float], length: int) -> list[fl
         if span is not None:
             out[span[0] : span[1]] = [value] * (span[1] - span[0])
     return out
-
-
-def price_sentence(price: float) -> str:
-    """Returns the sentence on the question cost that the policy reads."""
-    return f"Each question costs {100 * price:g}% of the highest reward."

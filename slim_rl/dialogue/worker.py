@@ -1,7 +1,10 @@
 """Rollout worker: built once per process from a `Config`, it turns rows of a games file into dialogues.
 
+    worker = RolloutWorker(config, chat, policy)
+    dialogues = await worker.play(worker.spec(row, "eval"))
+
 Invariants:
-    Every dialogue, in training and evaluation, is named, seeded, grouped, played and stamped here.
+    Every dialogue, in training and evaluation, is named, seeded, grouped and stamped here, before it is played.
     Id, seed and group of a dialogue follow from its row, its scope (a training step, or "eval") and its number among the dialogues
     of that row, so that any process plays the same dialogue again.
     An exception in one game is a failed dialogue (`BROKEN`) and does not affect other games.
@@ -14,23 +17,20 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from slim_rl.config import Config, Limits
-from slim_rl.config.learned import learned_settings
+from slim_rl.config.trainers import learned_settings
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.factory import make_environment, make_partner, partner_name
-from slim_rl.dialogue.loop import Player, play_dialogue, play_selfplay
-from slim_rl.dialogue.partner import Partner
+from slim_rl.dialogue.games_file import GameRow
+from slim_rl.dialogue.loop import play_game
+from slim_rl.dialogue.players import Partner, Player, make_partner
 from slim_rl.dialogue.record import Dialogue, StopReason
-from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.training_reward import make_training_reward
-from slim_rl.environment import BaseEnvironment, load_object
+from slim_rl.environment import BaseEnvironment, make_environment
 from slim_rl.errors import SlimError
 from slim_rl.seeds import seed_of
 
 log = logging.getLogger(__name__)
-EXPLORING = "slim_rl.lab.exploring.exploring"  # the policy of a training dialogue, with train.exploring_starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,6 @@ class DialogueSpec:
         group: name of the group whose rewards are compared.
         phase: "train" or "eval".
         step: training step; None if the trainer sets it later, or nothing is trained.
-        dealt: training step estimated from the games played before it, for a missing `step`; None if unknown.
     """
 
     row: GameRow
@@ -52,7 +51,6 @@ class DialogueSpec:
     group: str
     phase: str = "train"
     step: int | None = None
-    dealt: int | None = None
 
 
 class RolloutWorker:
@@ -62,9 +60,6 @@ class RolloutWorker:
         chat: token boundaries; None if the policy plays by text alone.
         policy: default policy of `play`.
         partner: partner in place of the config's; None: the config's.
-
-    Attributes:
-        partner: the partner; None in self-play and in one-seat games.
 
     Raises:
         SlimError: the config's partner cannot be made.
@@ -81,11 +76,9 @@ class RolloutWorker:
         self.config, self.chat, self.policy = config, chat, policy
         self.training_reward = make_training_reward(config)
         self.selfplay = config.selfplay
-        self.partner = partner if partner is not None else make_partner(config)
+        self._partner = partner or make_partner(config)
+        self._partner_name = {} if partner else {"kind": config.opposite.name}  # by which the config chose it
         self._settings = learned_settings(config)
-        self._kinds: dict[Any, str] = {}  # kind in the identity of the config's partner -> its name
-        if partner is None and self.partner is not None:
-            self._kinds[self.partner.identity.get("kind")] = partner_name(config, self.partner)
 
     @property
     def stopped(self) -> str | None:
@@ -93,19 +86,21 @@ class RolloutWorker:
 
         The partner, or a policy by text, may take no more games: its endpoint is down, or its budget spent.
         """
-        return next(filter(None, (getattr(player, "stopped", None) for player in self._speakers)), None)
+        return next(filter(None, (player.stopped for player in self._speakers)), None)
 
     def keep_spend(self, folder: Path) -> None:
         """Makes players that cost money keep their spending in the run's folder, so that budgets outlive restarts."""
         for player in self._speakers:
-            keep = getattr(player, "keep_spend", None)
-            if keep is not None:
-                keep(folder)
+            player.keep_spend(folder)
 
     @property
-    def _speakers(self) -> tuple[Any, ...]:
+    def _speakers(self) -> list[Player]:
         """Returns the players that may call an endpoint: the partner, and a policy by text."""
-        return self.partner, self.policy if self.chat is None else None
+        return [player for player in (self._partner, None if self.chat else self.policy) if player is not None]
+
+    def partner_of(self, row: GameRow) -> Partner | None:
+        """Returns the partner of a row's game; None in self-play and in games for one."""
+        return self._partner
 
     def environment(self) -> BaseEnvironment:
         """Returns a new environment of the run's game."""
@@ -120,7 +115,6 @@ class RolloutWorker:
         phase: str = "train",
         step: int | None = None,
         group: str | None = None,
-        dealt: int | None = None,
     ) -> DialogueSpec:
         """Returns the specification of dialogue `number` of a row. Under self-play the rows of a game's two seats share one.
 
@@ -130,7 +124,7 @@ class RolloutWorker:
         """
         which = row.game_id if self.selfplay else row.name
         seed = seed_of(self.config.seed, scope, which, number)
-        return DialogueSpec(row, f"{scope}/{which}/{number}", seed, group or f"{scope}/{which}", phase, step, dealt)
+        return DialogueSpec(row, f"{scope}/{which}/{number}", seed, group or f"{scope}/{which}", phase, step)
 
     def ids(self, spec: DialogueSpec) -> list[str]:
         """Returns the ids of the dialogues of a specification."""
@@ -141,13 +135,12 @@ class RolloutWorker:
         spec: DialogueSpec,
         *,
         policy: Player | None = None,
-        partner: Partner | None = None,
         limits: Limits | None = None,
     ) -> list[Dialogue]:
         """Plays one dialogue, or both of self-play, in a new environment.
 
         Args:
-            policy, partner: players in place of the worker's; None: the worker's.
+            policy: policy in place of the worker's; None: the worker's.
             limits: limits in place of the config's, narrower (`Limits.within`); None: the config's.
 
         Returns:
@@ -156,17 +149,23 @@ class RolloutWorker:
         Raises:
             SlimError: the config or the row cannot be used. Any other exception is a failed dialogue.
         """
-        policy = policy or self.policy
+        policy, partner = policy or self.policy, self.partner_of(spec.row)
         if policy is None:
             raise ValueError("play needs a policy: the worker has none")
+        dialogues: list[Dialogue] = []
         try:
-            dialogues = await self._play(spec, policy, partner or self.partner, limits)
+            dialogues = self._records(spec, policy, partner)
+            await play_game(self.environment(), dialogues, policy, partner, self.chat, limits or self.config.limits)
         except SlimError:
             raise
         except Exception as error:
             log.exception("dialogue %s broke", spec.id)
-            dialogues = self._broken(spec, policy, error)
-        return [self._stamped(dialogue, spec) for dialogue in dialogues]
+            dialogues = dialogues or self._records(spec, policy, partner)
+            for dialogue in dialogues:
+                dialogue.stop_reason, dialogue.failure = StopReason.BROKEN, f"{type(error).__name__}: {error}"
+        for dialogue in dialogues:
+            dialogue.partner = {**dialogue.partner, **self._partner_name}
+        return dialogues
 
     async def play_all(
         self,
@@ -206,30 +205,10 @@ class RolloutWorker:
             raise group.exceptions[0] from None
         return [task.result() for task in running]
 
-    async def _play(
-        self, spec: DialogueSpec, policy: Player, partner: Partner | None, limits: Limits | None
-    ) -> list[Dialogue]:
-        env, row, limits = self.environment(), spec.row, limits or self.config.limits
-        dealt: dict[str, Any] = {
-            "game_state": row.game_state,
-            "id": spec.id,
-            "game_id": row.game_id,
-            "seed": spec.seed,
-            "price": self.training_reward.visible_price(row.game_id),
-        }
-        chat = self.chat
-        if not self.selfplay:
-            step = spec.dealt if spec.step is None else spec.step
-            if spec.phase == "train" and step is not None:
-                if self.config.train.exploring_starts:
-                    explore = load_object(EXPLORING, "train.exploring_starts", EXPLORING)
-                    policy = explore(self.config, policy, chat, row, step, spec.seed)
-                policy = self.training_reward.player(policy, chat, row)
-            return [await play_dialogue(env, policy, partner, chat, limits, seat=row.seat, **dealt)]
-        return list(await play_selfplay(env, policy, chat, limits, **dealt))
-
-    def _broken(self, spec: DialogueSpec, policy: Player, error: Exception) -> list[Dialogue]:
-        row, seats = spec.row, (0, 1) if self.selfplay else (spec.row.seat,)
+    def _records(self, spec: DialogueSpec, policy: Player, partner: Partner | None) -> list[Dialogue]:
+        """Returns the records of a specification's dialogues, which hold all that is known before they are played."""
+        config, row = self.config, spec.row
+        opposite = partner.identity if partner else {"kind": "self" if self.selfplay else "none"}
         return [
             Dialogue(
                 id=id,
@@ -238,20 +217,15 @@ class RolloutWorker:
                 seed=spec.seed,
                 game_state=dict(row.game_state),
                 policy=policy.identity,
-                partner=self.partner.identity if self.partner else {"kind": "self" if self.selfplay else "none"},
-                environment=self.config.environment,
-                stop_reason=StopReason.BROKEN,
-                failure=f"{type(error).__name__}: {error}",
+                partner=opposite,
+                environment=config.environment,
+                run=config.name,
+                arm=config.arm_name,
+                step=spec.step,
+                phase=spec.phase,
+                group=f"{spec.group}/{seat}" if self.selfplay else spec.group,
+                price=self.training_reward.visible_price(row.game_id),
+                settings=self._settings,
             )
-            for id, seat in zip(self.ids(spec), seats, strict=True)
+            for id, seat in zip(self.ids(spec), (0, 1) if self.selfplay else (row.seat,), strict=True)
         ]
-
-    def _stamped(self, dialogue: Dialogue, spec: DialogueSpec) -> Dialogue:
-        config = self.config
-        dialogue.run, dialogue.arm, dialogue.settings = config.name, config.arm_name, self._settings
-        if name := self._kinds.get(dialogue.partner.get("kind")):
-            dialogue.partner = {**dialogue.partner, "kind": name}
-        dialogue.phase, dialogue.step = spec.phase, spec.step
-        dialogue.environment = config.environment
-        dialogue.group = f"{spec.group}/{dialogue.seat}" if self.selfplay else spec.group
-        return dialogue

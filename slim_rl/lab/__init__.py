@@ -1,1 +1,1 @@
-"""Tools of experiments: arms, contrasts, incentives, gap to the ideal asker, warm start, benchmark. Only `commands/` imports it."""
+"""Tools of experiments: arms, contrasts, incentives, gap to the ideal asker, warm start. Only `commands/` imports it."""

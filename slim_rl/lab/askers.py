@@ -5,9 +5,7 @@ Rewards of the random asker are means over `DRAWS` seeds.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,24 +13,14 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from slim_rl.analysis.load import Log, read_dialogue
-from slim_rl.analysis.plays import COMPARED
 from slim_rl.environment import game_of
-from slim_rl.frontier import MOST, Floats, Frontier
-from slim_rl.lab.net_reward import NET_REWARD, question_costs
+from slim_rl.lab.frontier import MOST, Floats, Frontier
+from slim_rl.lab.net_reward import question_costs
 from slim_rl.measured import measured
 from slim_rl.statistics import clustered_mean
 
 IDEAL, RANDOM = "greedy", "random"  # names of the ideal and the random asker among a game's frontiers
 DRAWS = 8  # seeds of the random asker
-OVER_RANDOM = replace(
-    NET_REWARD,
-    name="over_random",
-    title="net reward above that of the best fixed number of random questions",
-    short="above random questions",
-    role="secondary",
-    ceiling=math.inf,
-)
-COMPARED[OVER_RANDOM.name] = OVER_RANDOM
 _TOGETHER = ["arm", "run", "policy", "phase", "step", "partner", "mode"]
 
 
@@ -76,26 +64,6 @@ class Askers:
         return Frontier(
             *(np.mean([getattr(each, name) for each in known], axis=0) for name in ("rewards", "expected_gain"))
         )
-
-
-def over_random(log: Log, rows: pd.DataFrame, prices: Mapping[str, float], askers: Askers) -> pd.Series[float]:
-    """Returns net reward minus that of the best fixed number of random questions on the same games.
-
-    NaN if the game has no random asker.
-
-    Args:
-        rows: completed dialogues of `log.frame`.
-        prices: question cost per arm, as for `question_costs`.
-    """
-    out = pd.Series(np.nan, rows.index)
-    for part, random in played_by(log, rows, askers, RANDOM):
-        price = question_costs(part, prices).to_numpy(float)
-        for each in np.unique(price):
-            mine = price == each
-            alike = Frontier(random.rewards[mine], random.expected_gain[mine])
-            net = part["reward"][mine] - each * part["questions"][mine]
-            out[part.index[mine]] = net - alike.net(alike.best_number(each), each)
-    return out
 
 
 def played_by(

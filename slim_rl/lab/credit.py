@@ -99,13 +99,9 @@ class TurnCredit(Priced):
         for name in self.needs:
             if not says(game, name):
                 raise ConfigError(
-                    f"train.reward={self.config.train.reward} needs the classmethod {game.__name__}.{name}, which is missing. "
+                    f"train.reward={self.config.train.reward} needs the instrument's method {game.__name__}.{name}, which is missing. "
                     "Implement it, or set train.reward=price."
                 )
-
-    def description(self) -> str:
-        how = "each question is credited with its expected value" if self.expected else "potential-based shaping"
-        return f"{self.of.description()}; per-turn credit ({how})"
 
     def turn_rewards(self, dialogues: Sequence[Dialogue], rewards: Sequence[float | None]) -> list[TurnRewards]:
         """Returns the rewards of the policy's turns in a step's dialogues of these rewards."""

@@ -20,19 +20,18 @@ below it (tests/lab/test_gap.py). On larger boards the optimum is infeasible.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from slim_rl.analysis.held_out import COMPARED
 from slim_rl.analysis.load import Log
-from slim_rl.analysis.plays import COMPARED
 from slim_rl.dialogue.measures import MEASURES, Measure
-from slim_rl.dialogue.record import Dialogue
-from slim_rl.frontier import Floats, Frontier
 from slim_rl.lab.askers import Askers, played_by
+from slim_rl.lab.frontier import Floats, Frontier
 from slim_rl.lab.net_reward import question_costs
 
 _LOST = replace(MEASURES["reward"], better="down", role="secondary", bounded=False, signed=True)
@@ -89,22 +88,3 @@ def with_gap(log: Log, rows: pd.DataFrame, prices: Mapping[str, float], askers: 
         gap = losses(ideal, part["questions"], part["best_known"], part["reward"], question_costs(part, prices))
         out.loc[part.index, list(gap)] = np.column_stack(list(gap.values()))
     return out
-
-
-def of_dialogues(
-    dialogues: Sequence[Dialogue], measured_as: pd.DataFrame, price: float, askers: Askers
-) -> dict[str, Floats]:
-    """Returns the gap and its parts for completed dialogues of one policy; empty if the game has no ideal asker.
-
-    Args:
-        measured_as: measures of the dialogues, one row each.
-        price: question cost of dialogues whose log does not state it.
-    """
-    if not dialogues:
-        return {}
-    games = [(dialogue.game_id, dialogue.seat) for dialogue in dialogues]
-    ideal = askers.of(dialogues[0].environment, games, lambda i: dialogues[i].game_state)
-    if ideal is None or measured_as["questions"].isna().any():
-        return {}
-    prices = [price if dialogue.price is None else dialogue.price for dialogue in dialogues]
-    return losses(ideal, measured_as["questions"], measured_as["best_known"], measured_as["reward"], prices)

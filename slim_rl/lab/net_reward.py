@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from slim_rl.analysis.plays import COMPARED
+from slim_rl.analysis.held_out import COMPARED
 from slim_rl.dialogue.measures import MEASURES
 
 NET_REWARD = replace(MEASURES["reward"], name="net_reward", title="net reward", bounded=False, signed=True, ceiling=1.0)

@@ -61,15 +61,9 @@ class Priced(TrainingReward):
         game = environment_class(self.config.environment)
         if np.any(self.question_price) and not says(game, "annotate"):
             raise ConfigError(
-                f"train.reward_args.price needs the classmethod {game.__name__}.annotate, which is missing. Implement it to annotate "
+                f"train.reward_args.price needs the instrument's method {game.__name__}.annotate, which is missing. Implement it to annotate "
                 "questions, or leave the price out."
             )
-
-    def description(self) -> str:
-        prices = self.question_price
-        if isinstance(prices, tuple):
-            return f"; question cost drawn per game from {', '.join(f'{price:g}' for price in prices)}"
-        return f"; question cost {prices:g}" if prices else ""
 
 
 class Agreed(Priced):
@@ -81,9 +75,6 @@ class Agreed(Priced):
 
     def outcome(self, dialogue: Dialogue) -> float:
         return float(dialogue.stop_reason in (StopReason.AGREED, StopReason.FINISHED))
-
-    def description(self) -> str:
-        return "; reward 1 for any agreement, else 0 (a control)" + super().description()
 
 
 class Shuffled(Priced):
@@ -102,10 +93,6 @@ class Shuffled(Priced):
     def __call__(self, dialogues: Sequence[Dialogue], step: int) -> StepRewards:
         rewards, groups = [self.reward(dialogue) for dialogue in dialogues], [dialogue.group for dialogue in dialogues]
         return StepRewards(shuffled(rewards, groups, seed_of(self.config.seed, "shuffle", step), zeros=self.zeros))
-
-    def description(self) -> str:
-        which = "rewards, including zeros, shuffled" if self.zeros else "rewards shuffled"
-        return f"; {which} within groups (a control)" + super().description()
 
 
 def shuffled(

@@ -1,27 +1,113 @@
-"""Reader of chat completions, from untrusted bytes.
+"""Answers and faults of an endpoint, read from untrusted bytes.
 
 Invariants:
-    No text holds a secret or half a character, and a text longer than `reply_chars` is cut.
     Half a reply that ended in an error is never played.
+    No text holds a secret or half a character, and a text longer than `REPLY_CHARS` is cut.
     A token count that is missing or impossible is estimated from the text.
+
+What is done about a fault (`Fault.kind`):
+
+    wait   busy      it asks to wait: asked again until the turn's time is over
+           down      it does not answer: asked again `max_retries` times; failures in a row are an outage
+           wrong     the same, but it did answer, and perhaps this request alone is the reason
+    learn  parameter the model refuses it: asked again without it, or under its other name
+    stop   refused   only a person can change it, such as an unknown model
+           account   the same, and it concerns every request: key and money
+    fail   request   this game's request alone is at fault
+           own       this program is
 """
 
 from __future__ import annotations
 
+import contextlib
+import email.utils
 import json
+import math
+import re
+import socket
+import ssl
+import time
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import aiohttp
 
 from slim_rl.config import OpenAIConfig
+from slim_rl.http import Response, TooLargeError
 from slim_rl.jsonl import whole_characters
-from slim_rl.partners.quoting import one_line
-from slim_rl.partners.secrets import SHORTEST_IN_REPLY, Secrets
+from slim_rl.partners.quoting import Secrets, one_line
 
+REPLY_CHARS = 8000  # a longer reply counts as cut off, and the model is asked again
 CHARS_PER_TOKEN = 4  # roughly, in English text
 BYTES_PER_TOKEN = 10  # a prompt counted at more bytes per token was cut
 MESSAGE_TOKENS = 4  # tokens of a message in addition to its text
 MOST_TOKENS = 10_000_000  # a larger count is impossible
+SHORTEST_SECRET = 8  # characters of a secret that is removed from a reply, whose words must not be changed
+LONGEST_PAUSE = 30 * 86400.0  # seconds; a longer one is shortened to this
 
+Kind = Literal["busy", "down", "wrong", "parameter", "refused", "account", "request", "own"]
+
+
+class Row(NamedTuple):
+    """Line of the table of faults; the first that fits decides.
+
+    Attributes:
+        kind: what is done; unknown: "request" once the endpoint has answered any request, before that "refused".
+        pattern: regular expression in "STATUS BODY"; the status may be the code within a response of status 200, 0 without one.
+        hint: what a person should check.
+    """
+
+    kind: Kind | Literal["unknown"]
+    pattern: str
+    hint: str = ""
+
+
+TABLE = (
+    Row(
+        "account",
+        r"^402|insufficient[_ ](quota|balance|credits?|funds)|exceeded_current_quota|billing_(hard_limit|not_active)|"
+        r"requires more credits|credit balance is too low|out of credits",
+        "the account has no money left",
+    ),
+    Row(
+        "account",
+        r"^401|(invalid|incorrect|expired|missing|no)[_ ]api[_ ]?key|"
+        r"api[_ ]?key (is |was )?(not valid|not found|invalid|expired)",
+        "is the key in ${key} right?",
+    ),
+    Row(
+        "busy",
+        r"^(429|498)|capacity[_ ]exceeded|rate[_ -]?limit|too[_ ]many[_ ]requests|tokens per (minute|day|hour)|\(TPM\)",
+    ),
+    Row(
+        "request",
+        r"^(413|451)|^(0|400|403|422|500) .*("
+        r"context[_ ](length|window|size)|maximum context|too many (input )?tokens|(prompt|input) is too (long|large)|"
+        r"content[_ ](filter|policy|management)|ResponsibleAI|data_inspection|moderation|flagged|\bsafety\b)",
+    ),
+    Row("parameter", r"^(0|400|404|422|501) "),  # if `refused_parameters` finds one
+    Row(
+        "refused",
+        r"^40[34]|^(0|400|422) .*(model[_ ]not[_ ](found|exist)|(invalid|unknown|unsupported) model|not a valid model|"
+        r"model\b.{0,100}\b(not (found|exist|available|supported)|decommissioned|deprecated)|\"param\": ?\"model)",
+        "is the model {model} right, and may this key use it?",
+    ),
+    Row("refused", r"^3", "it answers from another address: is partner.openai.base_url right?"),
+    Row("refused", r"^(405|410)", "is partner.openai.base_url right?"),
+    Row("wrong", r"^(0|409|500|501|505) "),
+    Row("down", r"^(408|425|5)"),
+    Row("unknown", "", "does the endpoint know every parameter of the request?"),
+)
+# Parameters that a model can do without, and the other name of one; the refusal of any other is a fault of the config.
+RENAMED = {"max_tokens": "max_completion_tokens"}
+LEARNED = (*RENAMED, "temperature", "top_p", "seed")
+_VALUE = re.compile(
+    r"(should|must) be|less|greater|at (most|least)|out of range|too (large|high|small|low)", re.IGNORECASE
+)
+_OTHERS = re.compile(
+    r"\bexpected\b|\buse\b|\bdrop\b|\bonly\b", re.IGNORECASE
+)  # begins what is said of other parameters
 # OpenAI's finish reason <- those of other servers
 FINISH = {
     "length": ("max_tokens", "model_length", "max_length", "max_output_tokens", "repetition", "incomplete"),
@@ -33,68 +119,178 @@ _FINISH = {name: standard for standard, names in FINISH.items() for name in (sta
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")  # names of thoughts in a message or a part of its content
 
 
-class UnreadableError(ValueError):
-    """Answer that is not a chat completion."""
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Request that was not answered.
 
-
-class ReportedError(Exception):
-    """Error within a response of status 200: the response's body, and whether half a reply came with it."""
-
-    def __init__(self, content: str, billed: bool) -> None:
-        super().__init__()
-        self.content, self.billed = content, billed
-
-
-def read_answer(content: str, body: Mapping[str, Any], config: OpenAIConfig, secrets: Secrets) -> dict[str, Any]:
-    """Returns the used parts of a chat completion, JSON-able: what a cassette records. Raises ReportedError or UnreadableError.
-
-    Args:
-        body: the request, from whose text missing token counts are estimated.
-
-    Returns:
-        ``text`` (at most `config.reply_chars` characters; a longer one has the finish reason "length"), ``finish_reason``, ``model``,
-        the counts of `count_tokens`, and ``thought`` and ``refusal`` if there are any.
+    Attributes:
+        why: one clause, without secrets.
+        retry_after: seconds that the endpoint asks to wait; None if it does not ask.
+        billed: True if the endpoint did its work, so that the request has a price.
+        parameters: the request's parameters that the model refuses, if that is why.
     """
-    try:
-        data = json.loads(content)
-        _raise_reported(data, content)
-        choice = data["choices"][0]
-        message = choice["message"] if "message" in choice else {"content": choice["text"]}
-        if not isinstance(message.get("content"), str | list | dict | None):
-            raise TypeError
-        parts = _parts(message)
+
+    why: str
+    kind: Kind
+    retry_after: float | None = None
+    billed: bool = False
+    parameters: tuple[str, ...] = ()
+
+
+class AnswerReader:
+    """Reader of one endpoint's responses."""
+
+    def __init__(self, config: OpenAIConfig, secrets: Secrets) -> None:
+        self.config, self.secrets = config, secrets
+
+    def read(self, response: Response, body: Mapping[str, Any], ever_answered: bool) -> dict[str, Any] | Fault:
+        """Returns the used parts of a chat completion, JSON-able (what a cassette records), or the fault that came instead.
+
+        Args:
+            body: the request as it was sent, from whose text missing token counts are estimated.
+            ever_answered: True if the endpoint has worked before with this configuration.
+
+        Returns:
+            ``text`` (at most `REPLY_CHARS` characters; a longer one has the finish reason "length"), ``finish_reason``,
+            ``model``, the counts of `count_tokens`, and ``thought`` and ``refusal`` if there are any.
+        """
+        content = response.content.decode("utf-8", "replace")
+        data: Any = None
+        with contextlib.suppress(ValueError, RecursionError):
+            data = json.loads(re.sub(r"^\s*(:.*\s+)*", "", content))  # some servers begin with keep-alive comments
+        data = data[0] if isinstance(data, list) and data else data
+        choices = data.get("choices") if isinstance(data, dict) else None
+        choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else None
+        if response.status >= 300:
+            return self._fault(
+                response.status, content, error_in(data, choice, content), response.headers, body, ever_answered
+            )
+        if isinstance(data, dict) and _reports_error(data, choice):
+            fault = self._fault(0, content, error_in(data, choice, content), {}, body, ever_answered)
+            return replace(fault, billed=choice is not None)
+        parts = _parts_of(choice)
+        if choice is None or parts is None:
+            html = " (a web page: is partner.openai.base_url right?)" if content.lstrip()[:1] == "<" else ""
+            begin = one_line(self.secrets.redact(content), 60)
+            return Fault(f"the answer is not a chat completion: {begin!r}{html}", "wrong", billed=True)
+        texts = {kind: self._joined(parts, kind) for kind in ("text", "thought", "refusal")}
+        text, reason, message = texts.pop("text"), str(choice.get("finish_reason")), choice.get("message") or {}
         calls_tool = bool(message.get("tool_calls") or message.get("function_call"))
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        html = " (a web page: is partner.openai.base_url right?)" if content.lstrip()[:1] == "<" else ""
-        begin = one_line(secrets.redact(content), 60)
-        raise UnreadableError(f"the answer is not a chat completion: {begin!r}{html}") from None
-    texts = {
-        kind: secrets.redact(whole_characters("".join(text for of, text in parts if of == kind)), SHORTEST_IN_REPLY)
-        for kind in ("text", "thought", "refusal")
-    }
-    text = texts.pop("text")
-    reason = str(choice.get("finish_reason"))
-    reason = "tool_calls" if calls_tool and not text.strip() else _FINISH.get(reason.lower(), reason)
-    return {
-        **cut(text, one_line(secrets.redact(reason), 40), config),
-        "model": one_line(secrets.redact(str(data.get("model"))), 120),
-        **count_tokens(data.get("usage"), body, text + texts["thought"]),
-        **{kind: one_line(other, config.reply_chars) for kind, other in texts.items() if other.strip()},
-    }
+        reason = "tool_calls" if calls_tool and not text.strip() else _FINISH.get(reason.lower(), reason)
+        return {
+            **cut(text, one_line(self.secrets.redact(reason), 40)),
+            "model": one_line(self.secrets.redact(str(data.get("model"))), 120),
+            **count_tokens(data.get("usage"), body, text + texts["thought"]),
+            **{kind: one_line(other, REPLY_CHARS) for kind, other in texts.items() if other.strip()},
+        }
+
+    def not_answered(self, error: Exception) -> Fault:
+        """Returns what an exception means that came instead of a response."""
+        if isinstance(error, TooLargeError):
+            return Fault(str(error), "wrong", billed=True)
+        causes: list[BaseException] = [error]
+        while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and cause not in causes:
+            causes.append(cause)
+        why = one_line(self.secrets.redact(f"{type(causes[-1]).__name__}: {causes[-1]}"))
+        if any(isinstance(cause, socket.gaierror) for cause in causes):
+            return Fault(f"its address is not known ({why}); is partner.openai.base_url right?", "refused")
+        if any(isinstance(cause, ssl.SSLError) for cause in causes):
+            return Fault(f"no secure connection ({why}); is partner.openai.base_url right?", "refused")
+        if any(isinstance(cause, aiohttp.ClientError | OSError | EOFError) for cause in causes):
+            return Fault(f"the connection failed: {why}", "down")
+        return Fault(f"an error in this program itself: {why}", "own")
+
+    def _joined(self, parts: list[tuple[str, str]], kind: str) -> str:
+        return self.secrets.redact(whole_characters("".join(text for of, text in parts if of == kind)), SHORTEST_SECRET)
+
+    def _fault(
+        self,
+        status: int,
+        content: str,
+        reported: Mapping[str, Any],
+        headers: Mapping[str, str],
+        body: Mapping[str, Any],
+        ever_answered: bool,
+    ) -> Fault:
+        """Returns what the table says of an error; `status` is 0 for one within a response of status 200."""
+        code = str(reported["code"] or "")
+        if status == 0 and code.isdecimal() and 300 <= int(code[:4]) < 600:
+            status = int(code)
+        parameters, key = refused_parameters(reported, content[:20_000], body)
+        text, flags = f"{status} {content[:20_000]}", re.IGNORECASE | re.DOTALL
+        fits = (row for row in TABLE if re.search(row.pattern, text, flags))
+        row = next(row for row in fits if row.kind != "parameter" or parameters)
+        kind = "unknown" if row.kind == "parameter" and key else row.kind
+        if kind == "unknown":
+            kind = "request" if ever_answered else "refused"
+        hint = key if row.kind == "parameter" else row.hint.format(key=self.config.api_key_env, model=self.config.model)
+        hint = f" ({hint})" if hint and kind != "request" else ""
+        name = f" {one_line(self.secrets.redact(code), 60)}" if code not in ("", str(status)) else ""
+        why = f"HTTP {status or 200}{name}: {one_line(self.secrets.redact(reported['message']))}{hint}"
+        return Fault(why, kind, retry_after(headers), parameters=parameters)
 
 
-def _raise_reported(data: Any, content: str) -> None:
-    """Raises ReportedError if the response reports an error, whatever else it holds."""
-    data = data[0] if isinstance(data, list) and data else data
-    choice = next(iter(data.get("choices") or ()), None)
-    error = data.get("error") or (choice or {}).get("error")
-    ended = _FINISH.get(str((choice or {}).get("finish_reason")).lower()) == "error"
-    if error or ended or (choice is None and any(data.get(name) for name in ("message", "detail"))):
-        raise ReportedError(content, billed=choice is not None)
+def _reports_error(data: Mapping[str, Any], choice: Mapping[str, Any] | None) -> bool:
+    """Returns True if a response of status 200 reports an error, whatever else it holds."""
+    if data.get("error") or (choice or {}).get("error"):
+        return True
+    ended = _FINISH.get(str((choice or {}).get("finish_reason")).lower())
+    return ended == "error" or (choice is None and any(data.get(name) for name in ("message", "detail")))
+
+
+def error_in(data: Any, choice: Mapping[str, Any] | None, content: str) -> dict[str, Any]:
+    """Returns the error that a body reports, in OpenAI's form; without a message, `message` is the whole body."""
+    if not isinstance(data, dict):
+        return {"code": None, "message": content.strip() or "no reason is given"}
+    inner = data.get("error") or (choice or {}).get("error") or data
+    error = inner if isinstance(inner, dict) else {"message": inner}
+    texts = (error.get("message"), data.get("detail"), data.get("message"))
+    message = next((text for text in texts if isinstance(text, str) and text), content.strip())
+    return {"code": data.get("code"), **error, "message": message}
+
+
+def refused_parameters(error: Mapping[str, Any], content: str, body: Mapping[str, Any]) -> tuple[tuple[str, ...], str]:
+    """Returns the request's parameters that an error names, and a hint unless all can be learned."""
+    sendable = [name for name in body if name not in ("model", "messages")]
+    text = _OTHERS.split(content, maxsplit=1)[0]
+    param = error.get("param")
+    named = [name for name in sendable if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)]
+    names = [param] if isinstance(param, str) and param in sendable else named
+    if not names or (all(name in LEARNED for name in names) and not _VALUE.search(content)):
+        return tuple(names), ""
+    key = next((name for name, other in RENAMED.items() if other == names[0]), names[0])
+    if key in OpenAIConfig.model_fields:
+        return tuple(names), f"set partner.openai.{key} to a value that it takes, or to null"
+    return tuple(names), f"remove {key} from partner.openai.extra"
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Returns the seconds of Retry-After-Ms or Retry-After (a number or a date, RFC 9110); None if absent or unreadable."""
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        value = headers.get(name, "")
+        with contextlib.suppress(TypeError, ValueError, OverflowError, OSError, IndexError):
+            try:
+                seconds = float(value) / unit
+            except ValueError:
+                seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
+            if math.isfinite(seconds):
+                return min(max(0.0, seconds), LONGEST_PAUSE)
+    return None
+
+
+def _parts_of(choice: Mapping[str, Any] | None) -> list[tuple[str, str]] | None:
+    """Returns the texts of a completion's choice as pairs (text, thought or refusal; text); None if it is another thing."""
+    if choice is None or not ("message" in choice or isinstance(choice.get("text"), str)):
+        return None
+    message = choice["message"] if "message" in choice else {"content": choice["text"]}
+    if not isinstance(message, dict) or not isinstance(message.get("content"), str | list | dict | None):
+        return None
+    with contextlib.suppress(RecursionError):
+        return _parts(message)
+    return None
 
 
 def _parts(content: Any, kind: str = "text") -> list[tuple[str, str]]:
-    """Returns the texts in a message's content, of any shape, as pairs (text, thought or refusal; text)."""
     if isinstance(content, str):
         return [(kind, content)]
     if isinstance(content, list):
@@ -108,10 +304,9 @@ def _parts(content: Any, kind: str = "text") -> list[tuple[str, str]]:
     return [*_parts(thoughts, "thought"), *texts, *_parts(content.get("refusal"), "refusal")]
 
 
-def cut(text: str, finish_reason: str, config: OpenAIConfig) -> dict[str, str]:
+def cut(text: str, finish_reason: str) -> dict[str, str]:
     """Returns ``text`` and ``finish_reason`` of a reply that may be too long."""
-    too_long = len(text) > config.reply_chars
-    return {"text": text[: config.reply_chars], "finish_reason": "length" if too_long else finish_reason}
+    return {"text": text[:REPLY_CHARS], "finish_reason": "length" if len(text) > REPLY_CHARS else finish_reason}
 
 
 def count_tokens(usage: Any, body: Mapping[str, Any], text: str) -> dict[str, Any]:

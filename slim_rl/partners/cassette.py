@@ -2,7 +2,6 @@
 
 Invariants:
     One key has one answer for as long as the cassette lives, however many processes record to it.
-    A transaction is in the file completely or not at all, whenever its process is killed.
     A file of something else is refused and left unchanged.
 
 With a cassette a reply depends on the request and the dialogue's seed alone, so a dialogue can be repeated offline. The key is the
@@ -28,7 +27,7 @@ Mode = Literal["auto", "record", "replay"]
 
 BUSY_SECONDS = 5.0  # longest wait for another process's transaction, which takes milliseconds
 # request and answer are JSON; recorded: seconds since 1970
-TABLE = "CREATE TABLE answers (key TEXT PRIMARY KEY, seed INTEGER, request TEXT, answer TEXT, recorded REAL)"
+TABLE = "answers (key TEXT PRIMARY KEY, seed INTEGER, request TEXT, answer TEXT, recorded REAL)"
 
 
 def request_key(request: dict[str, Any], seed: int) -> str:
@@ -42,96 +41,81 @@ class Cassette:
     """Answers by key.
 
     Args:
-        path: the file; created with the first recorded answer.
+        path: the file; made if needed.
         mode: `partner.openai.cassette_mode`. ``auto`` answers from the file if it can; ``replay`` only from it (it must exist);
             ``record`` never: everything is asked again, and the new answer replaces the old one.
 
     Attributes:
-        trouble: sentence that says why nothing can be written to the file; None while it can.
+        trouble: sentence that says why an answer could not be written; None if the last one was.
 
     Raises:
-        ConfigError: the file is not a readable cassette, or mode is ``replay`` and it does not exist.
+        ConfigError: the file is not a cassette, or mode is ``replay`` and it does not exist.
     """
 
     def __init__(self, path: Path, mode: Mode = "auto") -> None:
         self.path = path
         self.trouble: str | None = None
         self._since = time.time() if mode == "record" else 0.0  # older rows do not count
-        self._unwritten: dict[str, tuple[int, dict[str, Any], dict[str, Any]]] = {}
-        self._db: sqlite3.Connection | None = None
         self._lock = threading.RLock()  # event loops may run in threads
         if mode == "replay" and not path.exists():
             raise ConfigError(
                 f"The cassette {path} does not exist. Give the path of a recorded one, or record it first."
             )
+        path.parent.mkdir(parents=True, exist_ok=True)
         try:
+            _check(path)
+            self._db = sqlite3.connect(path, BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+            weakref.finalize(self, _close, self._db)
+            with contextlib.suppress(sqlite3.OperationalError):  # read-only, or another process has set it
+                self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = NORMAL")
+            self._db.execute(f"CREATE TABLE IF NOT EXISTS {TABLE}")
             self.get("")
-        except DataError as error:
+        except (OSError, sqlite3.Error, DataError) as error:
             raise ConfigError(
-                f"{path} cannot be read as a cassette, and was not changed: {error.__cause__}. Name another file in "
-                "partner.openai.cassette; it need not exist."
+                f"{path} cannot be read as a cassette, and was not changed: {error}. Name another file in partner.openai.cassette; it "
+                "need not exist."
             ) from error
 
     def get(self, key: str) -> dict[str, Any] | None:
         """Returns the answer recorded under `key` by any process, or None. Raises DataError if the file cannot be read."""
-        if not self.path.exists():
-            return None
         try:
             with self._lock:
                 query = "SELECT answer FROM answers WHERE key = ? AND recorded >= ?"
-                row = self._open().execute(query, (key, self._since)).fetchone()
-        except (OSError, sqlite3.Error) as error:
+                row = self._db.execute(query, (key, self._since)).fetchone()
+        except sqlite3.Error as error:
             raise DataError(f"Cannot read the cassette {self.path}: {error}. Make it readable and resume.") from error
         return _answer(row[0]) if row else None
 
     def keep(self, key: str, request: dict[str, Any], seed: int, answer: dict[str, Any]) -> dict[str, Any]:
         """Records an answer and returns the first one recorded under `key`, by this process or another.
 
-        Raises:
-            DataError: the disk refused it. The file is unchanged, and `flush` tries again.
+        If the disk refuses it, the answer is returned all the same, and `trouble` says why: the run should stop.
         """
-        self._unwritten.setdefault(key, (seed, request, answer))
-        self.flush()
-        return self.get(key) or answer
-
-    def flush(self) -> None:
-        """Writes the answers that the disk refused before. Raises DataError if it still does."""
-        if not self._unwritten:
-            return
+        row = (key, seed, json.dumps(request), json.dumps(answer), time.time())
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self._lock, self._open() as db:
-                db.execute("BEGIN IMMEDIATE")
-                for key, (seed, request, answer) in self._unwritten.items():
-                    if self.get(key) is None:
-                        row = (key, seed, json.dumps(request), json.dumps(answer), time.time())
-                        db.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)", row)
-        except (OSError, sqlite3.Error) as error:
+            with self._lock, self._db:
+                self._db.execute("BEGIN IMMEDIATE")
+                if (first := self.get(key)) is None:
+                    self._db.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)", row)
+        except (sqlite3.Error, DataError) as error:
             self.trouble = f"Cannot append to the cassette {self.path}: {error}. Make it writable and resume the run."
-            raise DataError(self.trouble) from error
-        self._unwritten.clear()
+            return answer
         self.trouble = None
+        return first or answer
 
-    def _open(self) -> sqlite3.Connection:
-        """Returns the connection, which may raise OSError or sqlite3.Error when it is made."""
-        if self._db is None:
-            uri = self.path.absolute().as_uri()
-            if self.path.exists() and self.path.stat().st_size:
-                # Opened read-only and immutable, a file of something else gets no companion files either.
-                shared = self.path.with_name(f"{self.path.name}-wal").exists()
-                with contextlib.closing(sqlite3.connect(f"{uri}?mode=ro&immutable={int(not shared)}", uri=True)) as db:
-                    tables = [sql for (sql,) in db.execute("SELECT sql FROM sqlite_master WHERE type = 'table'")]
-                if tables not in ([], [TABLE]):
-                    raise sqlite3.DatabaseError("it holds other tables")
-            db = sqlite3.connect(uri, BUSY_SECONDS, isolation_level=None, check_same_thread=False, uri=True)
-            weakref.finalize(self, _close, db)
-            with contextlib.suppress(sqlite3.OperationalError):  # read-only, or another process has set it
-                db.execute("PRAGMA journal_mode = WAL")
-            # With WAL, a crash of the machine loses the last transactions at most.
-            db.execute("PRAGMA synchronous = NORMAL")
-            db.execute(TABLE.replace("TABLE", "TABLE IF NOT EXISTS"))
-            self._db = db
-        return self._db
+
+def _check(path: Path) -> None:
+    """Raises sqlite3.Error if a file is not a cassette. Opened read-only and immutable, it gets no companion files either."""
+    if not path.exists() or not path.stat().st_size:
+        return
+    immutable = int(not path.with_name(f"{path.name}-wal").exists())
+    with contextlib.closing(
+        sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable={immutable}", uri=True)
+    ) as db:
+        tables = [sql for (sql,) in db.execute("SELECT sql FROM sqlite_master WHERE type = 'table'")]
+    if tables not in ([], [f"CREATE TABLE {TABLE}"]):
+        raise sqlite3.DatabaseError("it holds other tables")
 
 
 def _close(db: sqlite3.Connection) -> None:

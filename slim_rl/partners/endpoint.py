@@ -2,43 +2,43 @@
 
 Invariants:
     Every request gets a `Completion` or a `PartnerFailure`. An answer in the cassette is not asked for again.
-    A failed request is repeated according to the table of `faults`, with jittered exponential backoff or after Retry-After.
-    All calls wait together for an endpoint that is down, and one warning reports it (`breaker`).
-
-The openai client's typed method takes 2.7 times the processor time of its bare POST (benchmarks/bench_client.py). Its retries do not know
-the other calls: with them a soak of 1,500 dialogues (benchmarks/soak_partner.py) took 1.064 of the ideal makespan instead of 1.036, and
-sent 47 requests instead of 6 while the key was refused. So neither is used.
+    A failed request is repeated as the table of `answers` says, with jittered exponential backoff or after Retry-After.
+    All calls wait together for an endpoint that is down, and one warning reports it (`limits`).
+    At most `RESPONSE_BYTES` of a response are read, nothing is decompressed, and no redirect is followed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
+import json
 import logging
+import os
 import random
 import resource
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from slim_rl.config import LEAST_CONCURRENCY, OpenAIConfig
-from slim_rl.dialogue.partner import PartnerFailure, Usage
-from slim_rl.dialogue.record import StopReason
+from slim_rl.dialogue.players import PartnerFailure
+from slim_rl.dialogue.record import StopReason, Usage
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.event_loops import PerLoop
-from slim_rl.partners.answers import count_tokens, cut, guess_input, read_answer
-from slim_rl.partners.breaker import Breaker
+from slim_rl.http import Client, Response
+from slim_rl.partners.answers import LEARNED, RENAMED, AnswerReader, Fault, count_tokens, cut, guess_input
 from slim_rl.partners.cassette import Cassette, request_key
-from slim_rl.partners.client import address_of, make_client
-from slim_rl.partners.dialect import Dialect
-from slim_rl.partners.faults import Fault, fault_of
-from slim_rl.partners.limiter import RateLimit
-from slim_rl.partners.secrets import Secrets
+from slim_rl.partners.limits import Breaker, RateLimit
+from slim_rl.partners.quoting import Secrets
 from slim_rl.partners.spend import Spend
 
 log = logging.getLogger("slim_rl.partners")
 
+OPENAI_URL = "https://api.openai.com/v1"
+RESPONSE_BYTES = 2_000_000  # a longer response counts as failed
 REPLY_TOKENS = 60  # tokens of a typical reply, for the rate limit
 
 
@@ -61,10 +61,9 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
-class _Loop:
-    """Client and limits of one event loop."""
+class _Limits:
+    """Limits of one event loop."""
 
-    client: Any
     slots: asyncio.Semaphore
     probing: asyncio.Lock  # one call at a time asks an endpoint that is down
     requests: RateLimit
@@ -72,7 +71,14 @@ class _Loop:
 
 
 class Endpoint:
-    """See the module's docstring. Raises ConfigError for settings that cannot work (no key, no price, no cassette)."""
+    """See the module's docstring. Raises ConfigError for settings that cannot work (no key, no price, no cassette).
+
+    Class attributes:
+        first_wait, longest_wait: seconds before the first retry, which double with each further one, and their bound.
+    """
+
+    first_wait: float = 0.5
+    longest_wait: float = 20.0
 
     def __init__(self, config: OpenAIConfig) -> None:
         if config.budget_usd is not None and config.price is None:
@@ -80,17 +86,21 @@ class Endpoint:
                 f"partner.openai.budget_usd is set, but partner.openai.prices has no entry for {config.model!r}. Add its price."
             )
         self.config, self.replays = config, config.cassette_mode == "replay"
-        self.address = address_of(config, called=not self.replays)
-        self.url, self.secrets = self.address.url, Secrets(self.address.key, *self.address.headers.values())
-        self.spend, self.dialect = Spend(config.budget_usd), Dialect()
-        self.cassette = Cassette(config.cassette, config.cassette_mode) if config.cassette else None
-        if self.replays and self.cassette is None:
+        self.url = (config.base_url or OPENAI_URL).rstrip("/")
+        key = "" if self.replays else _key(config, self.url)
+        given = {name.lower(): value.replace("{key}", key) for name, value in config.headers.items()}
+        self.headers = ({"authorization": f"Bearer {key}"} if key else {}) | given | {"accept-encoding": "identity"}
+        self.answers = AnswerReader(config, Secrets(key, *given.values()))
+        self.spend, self.refused = Spend(config.budget_usd), list[str]()  # the parameters that the model refuses
+        if self.replays and config.cassette is None:
             raise ConfigError(
                 "partner.openai.cassette_mode is replay, but there is no file. Set partner.openai.cassette."
             )
-        self.breaker = Breaker(self.url, config)
+        self.cassette = Cassette(config.cassette, config.cassette_mode) if config.cassette else None
+        self.breaker = Breaker(self.url, config.outage_wait_minutes * 60)
         self.warned: dict[str, str] = {}  # topic -> the sentence that `warn_once` has logged
-        self._loops = PerLoop(self._make, lambda here: here.client.close())
+        self._client = Client(proxies=not is_local(self.url))
+        self._limits = PerLoop(self._make_limits, _nothing)
         self._random = random.Random()  # for waits alone
 
     @property
@@ -102,10 +112,8 @@ class Endpoint:
     @property
     def identity(self) -> dict[str, Any]:
         """Endpoint, model, effective request parameters, and the names of the parameters that the model refuses."""
-        request = {"seed": None} | self.dialect.fit(
-            self.parameters() | {"seed": "dialogue" if self.config.send_seed else None}
-        )
-        refused = {"refused": sorted(self.dialect.refused)} if self.dialect.refused else {}
+        request = {"seed": None} | self._fit(self.parameters() | {"seed": "dialogue"})
+        refused = {"refused": sorted(self.refused)} if self.refused else {}
         return {"base_url": self.url, "model": self.config.model, "request": request, **refused}
 
     def parameters(self) -> dict[str, Any]:
@@ -127,7 +135,7 @@ class Endpoint:
             seed: seed of the dialogue; sent with the request, and part of its address in the cassette.
         """
         # The request as the config asks for it, which is its form in the cassette.
-        body = {**self.parameters(), "messages": messages, **({"seed": seed} if self.config.send_seed else {})}
+        body = {**self.parameters(), "messages": messages, "seed": seed}
         try:
             answer, usage = await self._answer(body, seed)
         except DataError as error:
@@ -138,7 +146,7 @@ class Endpoint:
                 f"{self.config.model} uses all of partner.openai.max_tokens={self.config.max_tokens} for thoughts. Raise it, or "
                 "set partner.openai.reasoning_effort=low."
             )
-        text = cut(answer["text"], answer.get("finish_reason") or "stop", self.config)
+        text = cut(answer["text"], answer.get("finish_reason") or "stop")
         return Completion(**text, usage=usage, thought=answer.get("thought"), refusal=answer.get("refusal"))
 
     async def _answer(self, body: dict[str, Any], seed: int) -> tuple[dict[str, Any], Usage]:
@@ -146,16 +154,18 @@ class Endpoint:
         if self.cassette is None:
             return await self._ask_until_answered(body)
         key = request_key(body, seed)
-        self.cassette.flush()
         if (recorded := self.cassette.get(key)) is not None:
-            self.dialect.recall(recorded.get("refused") or ())
+            self._learn(recorded.get("refused") or ())
             return recorded, Usage(model=recorded.get("model"))
         if self.replays:
             raise PartnerFailure(
                 f"The cassette {self.cassette.path} has no answer to request {key}. Record it with cassette_mode=auto."
             )
         answer, usage = await self._ask_until_answered(body)
-        return self.cassette.keep(key, body, seed, answer), usage
+        answer = self.cassette.keep(key, body, seed, answer)
+        if self.cassette.trouble:
+            self.warn_once(self.cassette.trouble)
+        return answer, usage
 
     async def _ask_until_answered(self, body: dict[str, Any]) -> tuple[dict[str, Any], Usage]:
         """Returns an answer and what the call took. Raises PartnerFailure."""
@@ -163,20 +173,18 @@ class Endpoint:
         left, faults, usage = config.turn_seconds, 0, Usage()
         while True:
             # Queueing is not the endpoint's slowness: only what follows counts against the turn.
-            async with self._admitted(body) as client:
-                started, sent = time.monotonic(), self.dialect.fit(body)
-                outcome = await self._request(client, sent, min(config.request_seconds, left))
+            async with self._admitted(body):
+                started, sent = time.monotonic(), self._fit(body)
+                outcome = await self._request(sent, min(config.request_seconds, left))
                 seconds = time.monotonic() - started
                 usage += self._count(outcome, body)
                 if not isinstance(outcome, Fault):
-                    self.breaker.alive(started, answered=True)
-                    if remark := self.dialect.remark(config.model):
-                        self.warn_once(remark)
+                    self.breaker.alive(answered=True)
                     refused = [name for name in body if name not in sent]
                     return outcome | ({"refused": refused} if refused else {}), usage
                 self._report(outcome, call, started)
             if outcome.kind == "parameter":
-                self.dialect.recall(outcome.parameters)
+                self._learn(outcome.parameters)
                 continue
             if outcome.kind in ("own", "request"):
                 what = "could not be made" if outcome.kind == "own" else "was refused"
@@ -194,9 +202,9 @@ class Endpoint:
             await asyncio.sleep(wait)
 
     @contextlib.asynccontextmanager
-    async def _admitted(self, body: dict[str, Any]) -> AsyncIterator[Any]:
-        """Yields the client once a slot, the endpoint and the rate limits are free. Raises PartnerFailure if calls have stopped."""
-        here = await self._loops.here()
+    async def _admitted(self, body: dict[str, Any]) -> AsyncIterator[None]:
+        """Waits until a slot, the endpoint and the rate limits are free. Raises PartnerFailure if calls have stopped."""
+        here = await self._limits.here()
         async with here.slots, contextlib.AsyncExitStack() as stack:
             if self.breaker.is_open:  # one call at a time asks, first come, first served
                 await stack.enter_async_context(here.probing)
@@ -213,18 +221,26 @@ class Endpoint:
                 # Without a budget it is the disk that stops the run.
                 reason = StopReason.OUTAGE if self.config.budget_usd is None else StopReason.BUDGET
                 raise PartnerFailure(refusal, reason)
-            yield here.client
+            yield
 
-    async def _request(self, client: Any, body: dict[str, Any], seconds: float) -> dict[str, Any] | Fault:
+    async def _request(self, body: dict[str, Any], seconds: float) -> dict[str, Any] | Fault:
         """Sends one request. Leaves no exception behind: one of the client's holds the request, and with it the key."""
         try:
             async with asyncio.timeout(seconds):
-                content = await client.post("/chat/completions", body=body, cast_to=str)
-            return read_answer(content, body, self.config, self.secrets)
+                response = await self.send("/chat/completions", json.dumps(body).encode())
         except TimeoutError:
             return Fault(f"no answer within {seconds:.3g} s", "down")
         except Exception as error:
-            return fault_of(error, body, self.config, self.secrets, self.breaker.ever_answered)
+            return self.answers.not_answered(error)
+        return self.answers.read(response, body, self.breaker.ever_answered)
+
+    async def send(self, path: str, body: bytes | None) -> Response:
+        """Sends a request without retries. Raises what `http.Client.send` raises."""
+        return await self._client.send(f"{self.url}{path}", body, self.headers, self.config.query, RESPONSE_BYTES)
+
+    async def close(self) -> None:
+        """Closes the connections of the running loop."""
+        await self._client.close()
 
     def _report(self, fault: Fault, call: object, sent: float) -> None:
         """Reports a fault to the breaker."""
@@ -236,13 +252,27 @@ class Endpoint:
         elif fault.kind in ("refused", "account"):
             self.breaker.refused(fault.why, call, sent, surely=fault.kind == "account")
         elif fault.kind != "own":
-            self.breaker.alive(sent)
+            self.breaker.alive()
 
     def _backoff(self, retries: int, fault: Fault) -> float:
         """Returns seconds to wait: full jitter under a doubling ceiling, and a little more than the endpoint asks for."""
-        first, draw = self.config.backoff_seconds, self._random.uniform
-        wait = draw(0, min(self.config.max_backoff_seconds, first * 2.0 ** min(retries - 1, 30)))
-        return wait if fault.retry_after is None else max(wait, fault.retry_after + draw(0, first))
+        draw = self._random.uniform
+        wait = draw(0, min(self.longest_wait, self.first_wait * 2.0 ** min(retries - 1, 30)))
+        return wait if fault.retry_after is None else max(wait, fault.retry_after + draw(0, self.first_wait))
+
+    def _fit(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Returns the request as the model takes it: refused parameters are renamed or left out."""
+        names = {name: RENAMED.get(name) if name in self.refused else name for name in body}
+        return {taken: body[name] for name, taken in names.items() if taken}
+
+    def _learn(self, parameters: Any) -> None:
+        """Records parameters that the model refuses, and says once what is sent in their place."""
+        new = [name for name in parameters if name in LEARNED and name not in self.refused]
+        self.refused += new
+        for name in new:
+            instead = f"is sent as {RENAMED[name]}" if name in RENAMED else "is left out"
+            unsure = ": its replies may differ from run to run" if name in ("seed", "temperature") else ""
+            self.warn_once(f"{self.config.model} refuses {name}, which {instead}{unsure}.")
 
     def _count(self, outcome: dict[str, Any] | Fault, body: dict[str, Any]) -> Usage:
         """Returns what a request took, added to the run's spending."""
@@ -266,18 +296,41 @@ class Endpoint:
         self.spend.add(usage)
         return usage
 
-    def _make(self) -> _Loop:
-        """Returns the running loop's client and limits."""
+    def _make_limits(self) -> _Limits:
+        """Returns the running loop's limits."""
         config = self.config
         wanted, (limit, _) = config.concurrency or LEAST_CONCURRENCY, resource.getrlimit(resource.RLIMIT_NOFILE)
         # Half of the files that this process may open, since a game may call an engine too.
         room = wanted if limit == resource.RLIM_INFINITY else max(1, limit // 2 - 32)
-        if room < wanted:
-            self.warn_once(
-                f"This process may open {limit} files: {room} requests are in flight at once, not {wanted} "
-                f"(partner.openai.concurrency). Raise the limit with `ulimit -n {2 * wanted + 1024}`.",
-                "files",
-            )
-        requests, tokens = RateLimit(config.requests_per_minute), RateLimit(config.tokens_per_minute)
         slots = asyncio.Semaphore(min(wanted, room))
-        return _Loop(make_client(self.address, config), slots, asyncio.Lock(), requests, tokens)
+        return _Limits(
+            slots, asyncio.Lock(), RateLimit(config.requests_per_minute), RateLimit(config.tokens_per_minute)
+        )
+
+
+def is_local(url: str) -> bool:
+    """Returns True if a URL is of this machine."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+async def _nothing(_: _Limits) -> None:
+    """Limits hold nothing to close."""
+
+
+def _key(config: OpenAIConfig, url: str) -> str:
+    """Returns the API key, "" for none. Raises ConfigError if it is missing or cannot be sent."""
+    key = os.environ.get(config.api_key_env, "").strip()
+    if not key and config.base_url is None:
+        raise ConfigError(
+            f"No key for {url}. Set the environment variable {config.api_key_env}, or partner.openai.base_url for an endpoint "
+            "that needs none."
+        )
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        raise ConfigError(
+            f"The key in ${config.api_key_env} holds a space, a line break or a character outside ASCII. Copy it again."
+        )
+    return key

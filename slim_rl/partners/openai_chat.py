@@ -1,6 +1,6 @@
-"""Chat model as the partner in any game for two, over any OpenAI-compatible endpoint.
+"""Chat model over any OpenAI-compatible endpoint: as the partner in any game for two, or as the policy (`ChatPolicy`).
 
-Its messages follow from the view alone:
+A partner's messages follow from the view alone:
 
     system     the game's rules, the partner's rules, and how to recognise the other player's text (`quoting`)
     user       its seat's initial state, and the other seat's text, quoted; what the game adds to it is below, unquoted
@@ -20,10 +20,10 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Self
 
-from slim_rl.config import OpenAIConfig, PartnerConfig
+from slim_rl.config import ChatPolicyConfig, OpenAIConfig, PartnerConfig
 from slim_rl.dialogue.chat import split_thought
-from slim_rl.dialogue.partner import PartnerFailure, Usage
-from slim_rl.dialogue.record import StopReason, Turn
+from slim_rl.dialogue.players import Partner, PartnerFailure
+from slim_rl.dialogue.record import StopReason, Turn, Usage
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError
 from slim_rl.jsonl import whole_characters
@@ -37,18 +37,19 @@ _SHARED: dict[str, Endpoint] = {}  # by their configuration
 _VERSION = re.compile(r"\A<!-- version: (.+?) -->\s*")
 
 
-class OpenAIPartner:
+class OpenAIPartner(Partner):
     """See the module's docstring. Raises ConfigError if its endpoint or its prompt cannot be used.
 
     Args:
         endpoint: endpoint of the model; None: a new one.
     """
 
-    def __init__(self, config: PartnerConfig, endpoint: Endpoint | None = None) -> None:
-        self.config = config.openai
-        self.accept_fraction, self.explain_rejections = config.accept_fraction, config.explain_rejections
-        self.endpoint = endpoint or Endpoint(config.openai)
-        text, version = read_prompt(config.openai, self.default_prompt())
+    costs_money = True
+
+    def __init__(self, config: OpenAIConfig, endpoint: Endpoint | None = None) -> None:
+        self.config = config
+        self.endpoint = endpoint or Endpoint(config)
+        text, version = read_prompt(config, self.default_prompt())
         for name, value in self.placeholders().items():
             text = text.replace(f"{{{name}}}", value)
         self.prompt = text
@@ -60,12 +61,12 @@ class OpenAIPartner:
         }
 
     @classmethod
-    def from_config(cls, config: PartnerConfig, make_env: Any = None) -> Self:
-        """Returns the partner of `config`. Partners of a process with the same settings share an endpoint."""
+    def from_config(cls, config: PartnerConfig) -> Self:
+        """See `Partner`. Partners of a process with the same settings share an endpoint."""
         key = config.openai.model_dump_json()
         if key not in _SHARED or _SHARED[key].breaker.stopped:  # a new one after an outage that ended a run
             _SHARED[key] = Endpoint(config.openai)
-        return cls(config, _SHARED[key])
+        return cls(config.openai, _SHARED[key], **config.args)
 
     # --- what a game may override
 
@@ -228,3 +229,71 @@ def read_prompt(config: OpenAIConfig, default: Traversable | None) -> tuple[str,
         ) from error
     version = _VERSION.match(text)
     return (text[version.end() :] if version else text).strip(), version[1] if version else ""
+
+
+class ChatPolicy(Partner):
+    """Chat model as the policy, by text alone: for evaluation, never for training. All dialogues of a process share it.
+
+    Its messages only grow at the end, and hold the text that a trained policy reads as tokens: the game's rules (system), its seat's initial
+    state and the game's observations without control tokens (user), its replies unchanged (assistant). A reply goes to the game unchanged,
+    which rejects a malformed one with the reason, as with any policy. One cut at `max_tokens` is a turn cut at a limit. Key, retries, budget and
+    cassette are set under `policy.openai`.
+
+    Raises:
+        ConfigError: the key, the prompt or the cassette is missing, or a model with a budget has no price.
+    """
+
+    def __init__(self, config: ChatPolicyConfig) -> None:
+        self.config = config
+        try:
+            self.endpoint = Endpoint(config)
+            self.instructions = read_prompt(config, None)[0]
+        except ConfigError as error:
+            raise ConfigError(_for_policy(str(error))) from error
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        prompt = hashlib.sha256(self.instructions.encode()).hexdigest() if self.instructions else None
+        return {"engine": "openai", **self.endpoint.identity, "prompt_sha256": prompt}
+
+    @property
+    def stopped(self) -> str | None:
+        """Sentence that says why no new game should start (endpoint down for good, budget spent), or None."""
+        stopped = self.endpoint.stopped
+        return _for_policy(stopped) if stopped else None
+
+    def keep_spend(self, folder: Path) -> None:
+        """Writes spending to `folder`/policy/MODEL, separate from a partner's: each has its own budget."""
+        self.endpoint.spend.keep(folder / "policy" / self.config.model.replace("/", "-"))
+
+    def messages(self, view: View) -> Messages:
+        """Returns the request's messages."""
+        rules = f"{view.rules}\n\n{self.instructions}" if self.instructions else view.rules
+        messages = [{"role": "system", "content": rules}, {"role": "user", "content": view.state}]
+        for utterance in view.history:
+            observed = utterance.observation
+            if utterance.seat == view.seat:
+                say(messages, "assistant", utterance.text)
+                observed = observed or (f"Error: {utterance.error}" if utterance.error is not None else "")
+            else:
+                observed = observed or utterance.text
+            if observed:
+                say(messages, "user", sanitized(observed))
+        return [{**message, "content": whole_characters(message["content"])} for message in messages]
+
+    async def act(self, view: View) -> Turn:
+        """See `dialogue.players.Partner`. Raises PartnerFailure if the endpoint does not answer or its budget is spent."""
+        try:
+            completion = await self.endpoint.ask(self.messages(view), view.seed % 2**31)
+        except PartnerFailure as failure:
+            raise PartnerFailure(_for_policy(str(failure)), failure.reason, failure.usage, failure.thought) from None
+        text, thought = split_thought(completion.text)
+        refused = completion.refusal and f"(It refused: {completion.refusal})"
+        thought = "\n\n".join(filter(None, (completion.thought, refused, thought))) or None
+        cut = StopReason.TURN_TOKENS if completion.finish_reason == "length" else None
+        return Turn(text, usage=completion.usage, thought=thought, cut=cut)
+
+
+def _for_policy(sentence: str) -> str:
+    """Returns the endpoint's message with the policy in place of the partner."""
+    return sentence.replace("partner.openai", "policy.openai").replace("he partner's", "he policy's")

@@ -1,4 +1,4 @@
-"""Players' text in a form that is safe to send to a chat model.
+"""Safe texts: players' words for a chat model, and an endpoint's answers without our secrets.
 
 Invariants:
     Every line of the other player's text begins with "> ", and no line of the game does.
@@ -44,6 +44,23 @@ def sanitized(text: str) -> str:
 def quoted(text: str) -> str:
     """Returns the other player's text, sanitized, with "> " before every line, for any line-ending character."""
     return "\n".join(f"> {line}" for line in sanitized(text).splitlines() or [""])
+
+
+class Secrets:
+    """API key and header values of an endpoint, removed from all it sends before other use."""
+
+    def __init__(self, *values: str) -> None:
+        self._values = sorted((value for value in set(values) if len(value) >= 4), key=len, reverse=True)
+
+    def __repr__(self) -> str:
+        return "Secrets(***)"
+
+    def redact(self, text: str, shortest: int = 4) -> str:
+        """Returns `text` with *** in place of every secret of at least `shortest` characters."""
+        for value in self._values:
+            if len(value) >= shortest:
+                text = text.replace(value, "***")
+        return text
 
 
 def one_line(text: str, most: int = 240) -> str:

@@ -16,16 +16,11 @@ import secrets
 from dataclasses import asdict
 from pathlib import Path
 
-from slim_rl.dialogue.partner import Usage
+from slim_rl.dialogue.record import Usage
 from slim_rl.errors import DataError
 from slim_rl.files import host_name, read_object, write_atomically
 
 FOLDER = "spend"  # in the run's folder
-
-
-def spent_usd(folder: Path) -> float:
-    """Returns the US dollars that the run in `folder` has spent; 0.0 if it has no record. Raises DataError."""
-    return Spend(folder=folder).spent_elsewhere()
 
 
 class Spend:
@@ -41,10 +36,9 @@ class Spend:
 
     def __init__(self, budget_usd: float | None = None, folder: Path | None = None) -> None:
         self.budget_usd, self.folder = budget_usd, folder
-        self.total = Usage()
+        self.total = self._written = Usage()
         # The random part: containers give every start the same host name and process id.
         self._name = f"{host_name()}-{os.getpid()}-{secrets.token_hex(4)}.json"
-        self._written = Usage()
 
     def keep(self, folder: Path) -> None:
         """Writes the total into the run's `folder` from now on. For another run's folder it starts at zero."""
@@ -57,11 +51,6 @@ class Spend:
         """Returns the US dollars that all other processes of the run have spent. Raises DataError."""
         if self.folder is None:
             return 0.0
-        if (former := self.folder / FOLDER / "spend.sqlite").exists():
-            raise DataError(
-                f"{former} holds the run's spending until version 0.1, which is not counted. Lower partner.openai.budget_usd by it, "
-                "and remove the file."
-            )
         files = [file for file in (self.folder / FOLDER).glob("*.json") if file.name != self._name]
         return math.fsum(float(read_object(file).get("cost_usd", 0.0)) for file in files)
 

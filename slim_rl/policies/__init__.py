@@ -1,9 +1,8 @@
-"""Engines that sample the policy's turns, behind one protocol (`dialogue.policy.Policy`)."""
+"""Engines that sample the policy's turns, behind one protocol (`dialogue.players.Policy`)."""
 
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -13,24 +12,21 @@ from typing import Any
 from slim_rl import bundled
 from slim_rl.errors import ConfigError, DataError, nearest
 from slim_rl.files import read_object
+from slim_rl.runs import configuration
 
-_HUB_SECONDS = 5.0
 
-
-def check_model_name(name: str, key: str = "policy.model") -> bool:
-    """Returns True if the model is a folder or the hub knows it, False if the hub cannot be reached.
-
-    A model that comes with slim_rl may be named as in a checkout.
+def check_model_name(name: str, key: str = "policy.model") -> None:
+    """Checks a model's name: a folder, one that comes with slim_rl, or what may be a name on the hub.
 
     Args:
         key: config key or option that names the model, for the message.
 
     Raises:
-        ConfigError: the folder does not exist, or the hub does not know the name.
+        ConfigError: the folder does not exist.
     """
     path = Path(name)
     if path.exists() or Path(bundled.model(name)).exists():
-        return True
+        return
     if name.startswith(("/", ".", "~")) or name.count("/") > 1 or ("/" in name and path.parent.is_dir()):
         beside = [each.name for each in path.parent.iterdir()] if path.parent.is_dir() else []
         near = nearest(path.name, beside)
@@ -38,37 +34,25 @@ def check_model_name(name: str, key: str = "policy.model") -> bool:
             f"Did you mean {path.parent / near}?" if near else "Create it, or give a hub name such as Qwen/Qwen3-0.6B."
         )
         raise ConfigError(f"{key} '{name}' is not a folder here. {meant}")
-    return _ask_hub(name, key)
 
 
-def _ask_hub(name: str, key: str) -> bool:
-    """Returns True if the hub, asked once, knows the model; False if it does not answer.
+def model_of(name: str, key: str) -> str:
+    """Returns the model's folder for a run's folder, and any other name unchanged.
 
-    If the hub cannot be reached, its clients use their cache from then on, in this process and its children: they would retry for a minute.
+    Args:
+        key: option or key that names it, for the message.
+
+    Raises:
+        ConfigError: the run has no model yet.
     """
-    try:
-        import httpx
-        from huggingface_hub import HfApi, constants, errors, try_to_load_from_cache
-    except ModuleNotFoundError:
-        return False
-    if constants.is_offline_mode():
-        return isinstance(try_to_load_from_cache(name, "config.json"), str)
-    try:
-        HfApi().model_info(name, timeout=_HUB_SECONDS)
-        return True
-    except errors.GatedRepoError:
-        return True
-    except (errors.RepositoryNotFoundError, errors.HFValidationError) as error:
+    folder = Path(name)
+    if (folder / "config.json").exists() or configuration(folder / "config.yaml") is None:
+        return name
+    if not (folder / "model" / "config.json").is_file():
         raise ConfigError(
-            f"{key} '{name}' is neither a folder here nor a model that the hub shows you. Give a folder, or a name such as "
-            "Qwen/Qwen3-0.6B."
-        ) from error
-    except httpx.TransportError:
-        os.environ["HF_HUB_OFFLINE"] = "1"
-        constants.HF_HUB_OFFLINE = True
-        return isinstance(try_to_load_from_cache(name, "config.json"), str)
-    except httpx.HTTPError:  # it answers, if not to this: its clients will report it
-        return False
+            f"{key}={name} is the folder of a run without a model: train it to its end, or name a checkpoint."
+        )
+    return str(folder / "model")
 
 
 def is_model_folder(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Policy behind an inference server: the exchange of one turn, and the common part of SGLang's and vLLM's policies.
+"""Policy behind an inference server, SGLang or vLLM: the exchange of one turn. Token ids cross the wire, never text.
 
 A turn is sampled again after an engine error until the retry time is over. That is safe: an unanswered turn leaves no trace in the dialogue.
 """
@@ -6,25 +6,23 @@ A turn is sampled again after an engine error until the retry time is over. That
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 from typing import Any, ClassVar
 
-import aiohttp
 import orjson
 
-from slim_rl.dialogue.policy import PolicyFailure, Sampled
+from slim_rl.dialogue.players import Policy, PolicyFailure, Sampled
 from slim_rl.errors import Diverged
-from slim_rl.event_loops import PerLoop
+from slim_rl.http import Client
 
 Post = Callable[[dict[str, Any]], Awaitable[Any]]  # one request: from body to the answer's JSON; raises on any error
 Read = Callable[[Any], Sampled]  # from an answer's JSON to its turn; raises as indexing does without one
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0  # seconds
 _PASSING = (408, 425, 429)  # temporary client errors
-_JSON = {"Content-Type": "application/json"}
 
 
 class EngineError(Exception):
@@ -106,34 +104,21 @@ def _reason(error: Exception) -> str:
 
 
 class Connection:
-    """HTTP client for engines, for thousands of requests in flight.
-
-    httpx, on which slime's client is built, looks through all its connections at every request.
-    """
+    """Client of engines, which thousands of requests share."""
 
     def __init__(self) -> None:
-        self._sessions = PerLoop(_session, aiohttp.ClientSession.close)
+        self._client = Client()
 
     async def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Any:
         """Sends one request without retries and returns the answer. Raises EngineError for an error status, and aiohttp's errors."""
-        # No timeout: a long queue is not an error, and the retry time limits the rest.
-        session = await self._sessions.here()
-        async with session.post(url, data=orjson.dumps(body), headers={**_JSON, **(headers or {})}) as response:
-            answer = await response.read()
-            if response.status >= 400:
-                raise EngineError(response.status, answer.decode("utf-8", "replace"))
-            return orjson.loads(answer)
+        response = await self._client.send(url, orjson.dumps(body), headers)
+        if response.status >= 300:
+            raise EngineError(response.status, response.content.decode("utf-8", "replace"))
+        return orjson.loads(response.content)
 
 
-def _session() -> aiohttp.ClientSession:
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
-    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout)
-
-
-class ServedPolicy(ABC):
+class ServedPolicy(Policy):
     """Policy behind a running server or router, for play and evaluation outside a trainer.
-
-    Token ids cross the wire, never text.
 
     Args:
         url: server address, such as ``http://127.0.0.1:30000``.
@@ -175,9 +160,75 @@ class ServedPolicy(ABC):
         """See `Read`."""
 
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
-        """See `dialogue.policy.Policy`."""
+        """See `dialogue.players.Policy`."""
 
         async def post(body: dict[str, Any]) -> Any:
             return await self._connection.post(f"{self.url}{self.path}", body, {"X-SMG-Routing-Key": key})
 
         return await sample_turn(post, self.request(input_ids, max_tokens), self.read, self.retry_seconds)
+
+
+# --- SGLang's `/generate`, whose `request` and `read` the slime hook uses for its engines
+
+
+def request(input_ids: list[int], sampling: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:
+    """Returns the body of a `/generate` call that samples at most `max_tokens` after `input_ids`."""
+    return {
+        "input_ids": input_ids,
+        "sampling_params": {**sampling, "max_new_tokens": max_tokens},
+        "return_logprob": True,
+    }
+
+
+def read(answer: Any) -> Sampled:
+    """Returns the sampled turn in an answer of `/generate`, and its meta_info."""
+    meta = answer["meta_info"]
+    drawn = meta.get("output_token_logprobs") or []
+    return Sampled([item[1] for item in drawn], [item[0] for item in drawn], meta["finish_reason"]["type"], meta)
+
+
+class SGLangPolicy(ServedPolicy):
+    """See `ServedPolicy`."""
+
+    engine, path = "sglang", "/generate"
+    read = staticmethod(read)
+
+    def request(self, input_ids: list[int], max_tokens: int) -> dict[str, Any]:
+        ending = {"stop_token_ids": self.stop_ids, "skip_special_tokens": False, "no_stop_trim": True}
+        return request(input_ids, self.sampling | ending, max_tokens)
+
+
+class VLLMPolicy(ServedPolicy):
+    """See `ServedPolicy`. vLLM's OpenAI-compatible `/v1/completions`.
+
+    The prompt is a list of ids, and `return_token_ids` asks for the sampled ones; a server too old to know it ends the dialogue with an error.
+    Each request switches off the sampling settings of the model's generation_config.json (top-k, repetition penalty), unknown to training.
+    Without ``--logprobs-mode processed_logprobs`` a server returns logprobs at temperature 1, not of the tempered distribution.
+    """
+
+    engine, path = "vllm", "/v1/completions"
+
+    def request(self, input_ids: list[int], max_tokens: int) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "prompt": input_ids,
+            "max_tokens": max_tokens,
+            **self.sampling,
+            "top_k": 0,
+            "min_p": 0.0,
+            "repetition_penalty": 1.0,
+            "stop_token_ids": self.stop_ids,
+            "logprobs": 0,  # only of the sampled token
+            "return_token_ids": True,
+            "skip_special_tokens": False,
+        }
+
+    @staticmethod
+    def read(answer: Any) -> Sampled:
+        choice = answer["choices"][0]
+        ids, finish, logprobs = choice.get("token_ids"), choice["finish_reason"], choice["logprobs"]["token_logprobs"]
+        if ids is None:
+            raise PolicyFailure(
+                "the server returns no token ids: use vLLM 0.10.2 or later, which knows return_token_ids"
+            )
+        return Sampled(list(ids), list(logprobs), finish)

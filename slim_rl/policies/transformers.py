@@ -14,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import random
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from transformers.utils import logging
 from slim_rl import bundled
 from slim_rl.config import PolicyConfig
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.policy import PolicyFailure, Sampled
+from slim_rl.dialogue.players import Policy, PolicyFailure, Sampled
 from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import Diverged, SlimWarning
 from slim_rl.files import disk_errors, replacing_folder
@@ -43,18 +43,15 @@ from slim_rl.policies.batching.top_p import TopP
 from slim_rl.policies.batching.turn_cache import TurnCache
 from slim_rl.seeds import seed_of
 
-_MOST_LOGITS = 2**26  # of one forward pass that scores
-
 
 @dataclass(slots=True)
 class _Request:
     key: str
     row: Row
     future: asyncio.Future[Sampled]
-    score_length: int = 0  # tokens to score, at the end of the row's input
 
 
-class TransformersPolicy:
+class TransformersPolicy(Policy):
     """Policy that samples from a causal language model in this process.
 
     Args:
@@ -90,12 +87,10 @@ class TransformersPolicy:
         positions = getattr(text, "max_position_embeddings", None)
         self.max_context: int | None = None if positions is None else int(positions)
         self.tokens_sampled = 0
-        self._vocabulary = int(text.vocab_size)
         self._mixes = TurnCache.suits(model)
         self.turns = TurnCache(cache_bytes) if cache_bytes and self._mixes else None
         self._seed = 0
         self._waiting: list[_Request] = []
-        self._score_requests: list[_Request] = []
         self._sampling: asyncio.Task[None] | None = None
         # Sampling settings of the checkpoint (Qwen2.5: a repetition penalty) are unknown to training: only these count.
         self._warpers: list[Any] = [TemperatureLogitsWarper(temperature)] if temperature != 1.0 else []
@@ -113,7 +108,7 @@ class TransformersPolicy:
             self.turns.clear()
 
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
-        """See `dialogue.policy.Policy`. Raises PolicyFailure if the input leaves no room in the model's context."""
+        """See `dialogue.players.Policy`. Raises PolicyFailure if the input leaves no room in the model's context."""
         room = max_tokens if self.max_context is None else self.max_context - len(input_ids)
         if room <= 0:
             raise PolicyFailure(
@@ -122,40 +117,22 @@ class TransformersPolicy:
             )
         row = Row(list(input_ids), min(max_tokens, room), random.Random(seed_of(self._seed, key, len(input_ids))))
         request = _Request(key, row, asyncio.get_running_loop().create_future())
-        return await self._result(request, self._waiting)
-
-    async def score(self, input_ids: list[int], turn: Sampled, key: str) -> Sampled:
-        """See `dialogue.policy.Policy`. All that wait are scored together, and before others are sampled."""
-        row = Row([*input_ids, *turn.ids], 0, random.Random(0))
-        if self.max_context is not None and len(row.input_ids) > self.max_context:
-            raise PolicyFailure("the turn to score does not fit the model's positions", StopReason.CONTEXT_LENGTH)
-        request = _Request(key, row, asyncio.get_running_loop().create_future(), len(turn.ids))
-        return replace(turn, logprobs=(await self._result(request, self._score_requests)).logprobs)
-
-    async def _result(self, request: _Request, line: list[_Request]) -> Sampled:
-        line.append(request)
+        self._waiting.append(request)
         if self._sampling is None or self._sampling.done():
             self._sampling = asyncio.create_task(self._run())
         return await request.future
 
     async def _run(self) -> None:
-        """Samples and scores until no dialogue waits."""
+        """Samples until no dialogue waits."""
         live: list[_Request] = []
         decoder = Decoder(self.model, self.stop_ids, self.pad_id, self._draw, self._mixes)
-        while live or self._waiting or self._score_requests:
+        while live or self._waiting:
             # Everything that can run now runs first: all are here when a pass of the loop adds none.
             seen = -1
-            while seen != len(self._waiting) + len(self._score_requests):
-                seen = len(self._waiting) + len(self._score_requests)
+            while seen != len(self._waiting):
+                seen = len(self._waiting)
                 for _ in range(3):  # a partner's answer, the game's step and the next request take a pass each
                     await asyncio.sleep(0)
-            if self._score_requests:
-                requests, self._score_requests = sorted(self._score_requests, key=lambda request: request.key), []
-                if await self._in_thread(self._score, decoder, requests):
-                    for request in requests:
-                        if not request.future.done():
-                            request.future.set_result(Sampled([], request.row.logprobs, "stop"))
-                continue
             live = [request for request in live if not request.future.done()]
             waiting = sorted(
                 (request for request in self._waiting if not request.future.done()), key=lambda request: request.key
@@ -167,21 +144,21 @@ class TransformersPolicy:
 
     async def _sample_some(self, decoder: Decoder, live: list[_Request], joining: list[_Request]) -> list[_Request]:
         """Samples until some turns have ended, and delivers these. Returns the others."""
-        if not await self._in_thread(self._decode, decoder, live, joining):
+        if not await self._in_thread(decoder, live, joining):
             return []
         for request in (*live, *joining):
             if request.row.ended and not request.future.done():
                 request.future.set_result(self._ended(request))
         return [request for request in (*live, *joining) if not request.row.ended]
 
-    async def _in_thread(self, work: Callable[..., None], decoder: Decoder, *lines: list[_Request]) -> bool:
-        """Runs `work` with the model in evaluation mode. Returns False, and fails all requests, if it raises."""
+    async def _in_thread(self, decoder: Decoder, live: list[_Request], joining: list[_Request]) -> bool:
+        """Decodes with the model in evaluation mode. Returns False, and fails all requests, if that raises."""
 
         def run() -> None:
             was_training = self.model.training
             self.model.eval()
             try:
-                work(decoder, *lines)
+                self._decode(decoder, live, joining)
             finally:
                 self.model.train(was_training)
 
@@ -190,7 +167,7 @@ class TransformersPolicy:
             await asyncio.get_running_loop().run_in_executor(None, run)
         except Exception as error:
             failed = error if isinstance(error, Diverged) else PolicyFailure(f"{type(error).__name__}: {error}")
-            for request in (request for line in lines for request in line):
+            for request in (*live, *joining):
                 if not request.future.done():
                     request.future.set_exception(failed)
             return False
@@ -201,22 +178,6 @@ class TransformersPolicy:
             for request in joining:
                 request.row.states = self.turns.take(request.key, request.row.input_ids)
         decoder.decode([request.row for request in live], [request.row for request in joining])
-
-    def _score(self, decoder: Decoder, requests: list[_Request]) -> None:
-        """Scores the ends of the requests' inputs, from the states of the dialogues' earlier turns, which stay cached."""
-        for request in requests:
-            row = request.row
-            if self.turns is not None:
-                row.states = self.turns.take(request.key, row.input_ids[: -request.score_length])
-                if row.states is not None:
-                    self.turns.keep(request.key, row.input_ids[: row.states.shape[3]], row.states)
-        most = max(request.score_length for request in requests) + 1
-        size = max(1, min(self.max_batch, _MOST_LOGITS // (most * self._vocabulary)))
-        for start in range(0, len(requests), size):
-            batch = requests[start : start + size]
-            scores = decoder.score([request.row for request in batch], [request.score_length for request in batch])
-            for request, logprobs in zip(batch, scores, strict=True):
-                request.row.logprobs = logprobs
 
     def _draw(self, logits: torch.Tensor, streams: Sequence[random.Random]) -> tuple[torch.Tensor, torch.Tensor]:
         """See `decoding.Draw`."""

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from slim_rl.dialogue.chat import split_thought
+from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.log import annotate
-from slim_rl.dialogue.loop import Player
+from slim_rl.dialogue.players import Partner, Player
 from slim_rl.dialogue.record import Dialogue, Turn
-from slim_rl.dialogue.rows import GameRow
 from slim_rl.environment import View
 from slim_rl.session import Games
 
@@ -21,7 +21,7 @@ WRONG = "I would rather not say."
 ACTIONS = (ASK, PROPOSE, OTHER, WRONG, "[accept]", "[reject]", "[message] Hm.", "")
 
 
-class Recites:
+class Recites(Partner):
     """A player of the policy's seat by text alone, who says these words one after another."""
 
     identity: ClassVar[dict[str, Any]] = {"kind": "recites"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from slim_rl.dialogue.log import read_log
-from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.players import PartnerFailure
 from tests.adapters.played import ASK, OTHER, PROPOSE, SMALL, WRONG, by_worker, line
 from tests.dialogue.players import Says
 from tests.paths import ROOT
@@ -66,7 +66,7 @@ def test_a_failed_game_is_truncated() -> None:
         raise PartnerFailure("no answer")
 
     env = gymnasium.make(NAME, config=SMALL)
-    env.unwrapped.games.worker.partner = Says(fail)
+    env.unwrapped.games.worker.partner_of = lambda row: Says(fail)
     env.reset(seed=1)
     _, reward, terminated, truncated, info = env.step(ASK)
     assert (reward, terminated, truncated) == (0.0, False, True)

@@ -86,7 +86,7 @@ def games_of(url: str, grammar: str | None = None, **settings: Any) -> Games:
     """Small games with the server's model, whose replies have the form of `grammar` (None: end only at `max_tokens`)."""
     extra = {"grammar": f"root ::= {grammar}"} if grammar else {"ignore_eos": True}
     endpoint = {"base_url": url, "model": "tiny.gguf", "max_tokens": 40, "extra": extra, **settings}
-    return Games(SMALL | {"partner": {"kind": "openai", "accept_fraction": 0, "openai": endpoint}})
+    return Games(SMALL | {"partner": {"kind": "openai", "args": {"accept_fraction": 0}, "openai": endpoint}})
 
 
 async def played(games: Games, words: list[str], number: int = 0) -> Dialogue:
@@ -110,12 +110,12 @@ async def test_llama_cpp_partner_plays_to_the_end(
     dialogue = await played(games_of(url, grammar), words)
     turns = [turn for turn in dialogue.turns if turn.role == "partner"]
     assert (dialogue.stop_reason, [turn.text for turn in turns]) == (ending, replies)
-    assert turns[-1].usage["malformed"] == malformed
+    assert turns[-1].usage.malformed == malformed
     for number, turn in enumerate(turns):
         usage = turn.usage
-        assert usage["calls"] and usage["output_tokens"] and not usage["estimated"] and not usage["retries"]
+        assert usage.calls and usage.output_tokens and not usage.estimated and not usage.retries
         # a later request begins with the whole previous one
-        assert number == 0 or 0.5 * usage["input_tokens"] < usage["cached_tokens"] < usage["input_tokens"]
+        assert number == 0 or 0.5 * usage.input_tokens < usage.cached_tokens < usage.input_tokens
 
 
 async def test_llama_cpp_four_requests_at_once_are_answered(url: str) -> None:
@@ -131,4 +131,4 @@ async def test_llama_cpp_full_context_fails_one_game(url: str, tmp_path: Path) -
     dialogue = await played(games, [ASK])
     assert dialogue.stop_reason is StopReason.PARTNER_FAILED
     assert "was refused: HTTP 400" in str(dialogue.failure) and "context size" in str(dialogue.failure)
-    assert games.worker.partner.usage.retries == 0  # type: ignore[union-attr]
+    assert games.worker.partner_of(games.deal("eval", 1)[0]).usage.retries == 0  # type: ignore[union-attr]

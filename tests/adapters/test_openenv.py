@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 from slim_rl.dialogue.log import read_log
-from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.players import PartnerFailure
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.session import Games
 from tests.adapters.played import ASK, OTHER, PROPOSE, SMALL, WRONG, by_worker, line
@@ -127,7 +127,7 @@ def test_a_failed_partner_leaves_no_reward(serve: Serve) -> None:
         raise PartnerFailure("no answer")
 
     games = Games(SMALL)
-    games.worker.partner = Says(fail)
+    games.worker.partner_of = lambda row: Says(fail)  # type: ignore[method-assign]
     with GameClient(serve(games)).sync() as game:
         game.reset(seed=1)
         seen = game.step(GameAction(text=ASK))
@@ -245,7 +245,7 @@ def test_trl_trains_on_it(serve: Serve, tmp_path: Path) -> None:
     from trl import GRPOConfig, GRPOTrainer
     from trl.chat_template_utils import qwen3_chat_template
 
-    games = Games(SMALL, overrides=["partner.accept_fraction=0"], log=tmp_path / "log.jsonl")
+    games = Games(SMALL, overrides=["partner.args.accept_fraction=0"], log=tmp_path / "log.jsonl")
     rows = games.deal("train", 2)
     tokenizer = AutoTokenizer.from_pretrained(ROOT / "data/warmstart", padding_side="left")
     tokenizer.chat_template = qwen3_chat_template  # which knows tools

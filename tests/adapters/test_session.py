@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.partner import PartnerFailure, Usage
-from slim_rl.dialogue.record import StopReason
-from slim_rl.dialogue.rows import GameRow
+from slim_rl.dialogue.games_file import GameRow
+from slim_rl.dialogue.players import PartnerFailure
+from slim_rl.dialogue.record import StopReason, Usage
 from slim_rl.errors import ConfigError, DataError
-from slim_rl.partners.spend import spent_usd
 from slim_rl.session import Games, Observation, Session, metrics, wait
 from tests.adapters.played import ACTIONS, ASK, OTHER, PROPOSE, SMALL, WRONG, by_worker, line
 from tests.dialogue.players import Says, Script
+from tests.partners.openai_setup import spent_usd
 
 
 async def say(session: Session, row: GameRow, words: list[str], number: int = 0) -> list[Observation]:
@@ -119,7 +119,7 @@ async def test_a_partner_that_fails_leaves_no_reward() -> None:
     def fail(view: Any) -> str:
         raise PartnerFailure("no answer")
 
-    games.worker.partner = Says(fail)
+    games.worker.partner_of = lambda row: Says(fail)  # type: ignore[method-assign]
     session = games.session()
     await session.reset(games.deal("train", 1)[0])
     seen = await session.step(ASK)
@@ -155,7 +155,7 @@ async def test_leaving_ends_the_game(tmp_path: Path) -> None:
 
 
 async def test_measures_have_the_trackers_names() -> None:
-    games = Games(SMALL, overrides=["partner.accept_fraction=0"])
+    games = Games(SMALL, overrides=["partner.args.accept_fraction=0"])
     session = games.session()
     await say(session, games.deal("train", 1)[0], [ASK, PROPOSE])
     assert session.dialogue is not None
@@ -223,6 +223,6 @@ def test_what_the_partner_costs_is_kept_beside_the_log(tmp_path: Path) -> None:
     endpoint = {"base_url": "http://127.0.0.1:9/v1", "budget_usd": 1.0}
     config = SMALL | {"partner": {"kind": "openai", "openai": endpoint}}
     games = Games(config, log=tmp_path / "log.jsonl")
-    spend = games.worker.partner.endpoint.spend  # type: ignore[union-attr]
+    spend = games.worker.partner_of(games.deal("eval", 1)[0]).endpoint.spend  # type: ignore[union-attr]
     spend.add(Usage(calls=1, cost_usd=0.25))
     assert spent_usd(tmp_path) == 0.25

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.record import StopReason
-from slim_rl.dialogue.rows import GameRow
 from slim_rl.session import Games
 from tests.adapters.played import ASK, OTHER, PROPOSE, WRONG, by_worker, line
 from tests.fakes.openai_server import OpenAIServer, Step
@@ -206,7 +206,7 @@ async def test_vf_eval_runs_it(tmp_path: Path) -> None:
         command += ["--model", MODEL, "--client.base-url", server.url, "--client.api-key-var", "NO_KEY"]
         command += [
             "--env.taskset.overrides",
-            json.dumps([*GAME, "partner.accept_fraction=0"]),
+            json.dumps([*GAME, "partner.args.accept_fraction=0"]),
             "--env.taskset.num-games",
             "2",
         ]

@@ -9,12 +9,10 @@ import orjson
 import pytest
 
 from slim_rl.analysis import analyze
-from slim_rl.analysis.compared import compare_runs
-from slim_rl.analysis.live import LiveRun
+from slim_rl.analysis.held_out import cells_of, compare
 from slim_rl.analysis.load import load
 from slim_rl.config import load_config
-from slim_rl.config.learned import learned_settings
-from slim_rl.errors import DataError
+from slim_rl.config.trainers import learned_settings
 from slim_rl.lab.experiment.contrasts import Manifest
 from slim_rl.lab.experiment.results import read
 from tests.analysis import synthetic
@@ -99,18 +97,15 @@ def test_evaluations_of_two_models_are_two_arms(tmp_path: Path) -> None:
     assert arms(tmp_path) == {"a": "shy (policy=a)", "b": "shy (policy=b)"}
 
 
-def test_compare_names_the_arms_of_a_mixed_folder(tmp_path: Path) -> None:
-    write(tmp_path / "mixed", {"a": BASE, "b": {**BASE, "train.steps": 14}})
-    write(tmp_path / "one", {"c": BASE})
-    with pytest.raises(DataError, match=r"arms shy \(train.steps=14\), shy \(train.steps=56\)"):
-        compare_runs(tmp_path / "mixed", tmp_path / "one")
-
-
-def test_watch_shows_a_curve_per_arm(tmp_path: Path) -> None:
-    live = LiveRun(write(tmp_path, {"a": BASE, "b": {**BASE, "train.steps": 14}}))
-    live.look(all_of_it=True)
-    assert live.numbers["arms"] == ["shy (train.steps=14)", "shy (train.steps=56)"]
-    assert "Not pooled" in live.page(10)
+def test_trained_arms_are_compared_over_seeds_and_games(tmp_path: Path) -> None:
+    for reward, steps in ((0.25, 14), (0.75, 56)):
+        runs = {f"{steps}-s{seed}": {**BASE, "seed": seed, "train.steps": steps} for seed in (0, 1)}
+        write(tmp_path, runs, reward=reward)
+    (pair,) = compare(cells_of(load([tmp_path]).frame))
+    assert (pair["second"], pair["first"]) == ("shy (train.steps=56)", "shy (train.steps=14)") and pair["games"] == 4
+    rewards = pair["measures"]["reward"]
+    assert (rewards["before"], rewards["after"], rewards["value"]) == (0.25, 0.75, 0.5)
+    assert rewards["over"] == "seeds and games" and pair["measures"]["questions"]["value"] == 0.0
 
 
 def test_an_experiment_pools_over_its_folders(tmp_path: Path) -> None:

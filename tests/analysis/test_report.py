@@ -1,156 +1,248 @@
-"""The report: whole, self-contained, and not affected by what a log says."""
+"""The whole way from logs to a page: its files, what a reader finds on it, and that nothing a log says is more than text."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import re
+import subprocess
+import sys
 from collections import Counter
 from html.parser import HTMLParser
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 import orjson
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from slim_rl.analysis import Summary
-from slim_rl.analysis.curves import curve, measures
-from slim_rl.analysis.figure_style import style
-from slim_rl.analysis.figures import PLOTS
-from slim_rl.analysis.load import load
-from slim_rl.analysis.page import SCRIPTS, packed
-from slim_rl.analysis.report_tables import Tables
-from slim_rl.analysis.viewer import choose, collect, token_decoder
+from slim_rl.analysis import Summary, analyze, report
+from slim_rl.analysis.dialogues import choose, collect
+from slim_rl.analysis.figures import PLOTS, curve, measures, style, training_caption
+from slim_rl.analysis.load import Log, load, read_dialogue
+from slim_rl.analysis.page import Section, write_figures
+from slim_rl.analysis.summary import reference_lines
+from slim_rl.analysis.tables import Table
 from slim_rl.errors import DataError
 from slim_rl.formats import interval, p_value, plain
+from slim_rl.games.matching.lab.references import people
 from tests.analysis import synthetic
-from tests.analysis.synthetic import EVIL, unpack
+from tests.analysis.synthetic import EVIL
+from tests.paths import HUMAN, ROOT
+
+FIGURES = {"training", "reward_by_questions", "frontier", "question_kinds", "stop_reasons", "measures"}
 
 
 class Page(HTMLParser):
-    """Collects tags, the text of scripts by kind, and every address that an element would load."""
+    """Tags, text, and every address and handler of a page."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, path: Path) -> None:
         super().__init__(convert_charrefs=True)
         self.tags: Counter[str] = Counter()
-        self.addresses: list[str] = []
-        self.handlers: list[str] = []
-        self.scripts: dict[str, str] = {}
-        self.words = ""
-        self._inside: str | None = None
-        self.feed(text)
+        self.attributes: list[tuple[str, str]] = []
+        self.source, self.words = path.read_text(encoding="utf-8"), ""
+        self.feed(self.source)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags[tag] += 1
-        given = {name: value or "" for name, value in attrs}
-        self.addresses += [given[name] for name in ("src", "href", "action", "data") if name in given]
-        self.handlers += [name for name in given if name.startswith("on")]
-        if tag == "script":
-            self._inside = given.get("type", "code")
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag == "script":
-            self._inside = None
+        self.attributes += [(name, value or "") for name, value in attrs]
 
     def handle_data(self, data: str) -> None:
-        if self._inside is None:
-            self.words += data
-        else:
-            self.scripts[self._inside] = self.scripts.get(self._inside, "") + data
+        self.words += data
 
 
 @pytest.fixture(scope="session")
 def page(analysed: Summary) -> Page:
-    return Page(analysed.report.read_text(encoding="utf-8"))
+    return Page(analysed.report)
 
 
-def viewer_data(page: Page) -> dict[str, Any]:
-    return unpack(page.scripts["application/gzip"])
+# -- files
 
 
-# -- the page
+def test_files_are_written_whole(analysed: Summary, log_dir: Path) -> None:
+    folder = analysed.report.parent
+    drawn = {f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")}
+    assert {path.name for path in folder.iterdir()} == {"report.html", "summary.json"} | drawn
+    assert set(analysed.figures) == FIGURES
+    for path in analysed.figures.values():
+        assert path.read_bytes().startswith(b"\x89PNG") and "<svg" in path.with_suffix(".svg").read_text()
+    summary = json.loads(analysed.summary.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    lines = {str(path): len(path.read_text().splitlines()) for path in log_dir.rglob("*.jsonl")}
+    assert {file["path"]: file["lines"] for file in summary["files"]} == lines
+    assert summary["counts"]["dialogues"] == sum(lines.values()) and summary["version"]
+    assert (summary["command"], summary["seed"]) == ("analyze <these> & those", 0)
 
 
-def test_the_page_loads_nothing_from_elsewhere(page: Page) -> None:
-    assert page.tags["img"] >= 6
-    assert all(address.startswith(("#", "data:image/svg+xml;base64,")) for address in page.addresses)
-    assert page.tags["link"] == page.tags["iframe"] == 0
-    assert page.handlers == []
+def test_the_command_makes_the_same_of_the_same_logs(log_dir: Path, analysed: Summary, tmp_path: Path) -> None:
+    words = ["--log_dir", str(log_dir), "--output_dir", str(tmp_path), "--max_dialogues", "60"]
+    script = ROOT / "analysis" / "analyze_questions.py"
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin"}
+    done = subprocess.run([sys.executable, script, *words], capture_output=True, text=True, cwd=ROOT, env=environment)
+    assert done.returncode == 0 and str(tmp_path / "report.html") in done.stdout, done.stderr
+    first, again = (json.loads((folder / "summary.json").read_text()) for folder in (analysed.report.parent, tmp_path))
+    assert again.pop("command") == f"analysis/analyze_questions.py {' '.join(words)}" != first.pop("command")
+    assert again == first
+    for name in ("training.svg", "frontier.svg", "measures.svg"):
+        assert (tmp_path / name).read_bytes() == (analysed.report.parent / name).read_bytes()
 
 
-def test_the_content_policy_allows_the_one_script(analysed: Summary, page: Page) -> None:
-    text = analysed.report.read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(page.scripts["code"].encode()).digest()).decode()
-    assert f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in text
-    assert page.tags["script"] == 2
+def test_tables_and_figures_for_a_paper(tmp_path: Path) -> None:
+    synthetic.write_runs(tmp_path / "logs", arms=("mute", "shy"), seeds=1, steps=4, n=3, eval_games=8)
+    summary = analyze([tmp_path / "logs"], tmp_path, max_dialogues=0, paper=True)
+    assert all((tmp_path / f"{name}.pdf").read_bytes().startswith(b"%PDF") for name in summary.figures)
+    cells = [cell for path in tmp_path.glob("table-*.csv") for cell in pd.read_csv(path, dtype=str).to_numpy().ravel()]
+    row = next(r for r in summary.results["held_out"] if (r["arm"], r["measure"]) == ("shy", "questions"))
+    assert any(str(cell).startswith(f"{row['before']:.3g} → ") for cell in cells)
+    synthetic.write_runs(tmp_path / "eval", arms=("shy",), seeds=1, steps=0, n=3, eval_games=5)
+    analyze([tmp_path / "eval"], tmp_path, max_dialogues=0)
+    assert not list(tmp_path.glob("training.*")) + list(tmp_path.glob("*.pdf")), "of other logs, of a report before"
 
 
-def test_figures_tables_and_sources_are_there(analysed: Summary, page: Page) -> None:
-    for words_expected in ("Held-out games", "Log files", "dialogues.jsonl", "intervals over", "seeds and games"):
-        assert words_expected in page.words
-    assert page.tags["img"] == len(analysed.figures)
-    assert "{{" not in page.words
-    assert "analyze <these> & those" in page.words  # escaped in the source, whole on the page
+def test_a_users_matplotlibrc_changes_no_figure(analysed: Summary, tmp_path: Path) -> None:
+    sections = [Section("", plots={"training": PLOTS["training"]})]
+    (own,) = write_figures(tmp_path, sections, analysed.results).values()
+    with matplotlib.rc_context({"text.usetex": True, "font.size": 30}):
+        (users,) = write_figures(tmp_path, sections, analysed.results).values()
+        assert matplotlib.rcParams["text.usetex"]  # left as it was
+    assert users.svg == own.svg
 
 
-def test_pictures_are_described_and_every_column_has_a_head(analysed: Summary) -> None:
-    text = analysed.report.read_text(encoding="utf-8")
-    alts = re.findall(r'<img alt="([^"]*)"', text)
-    assert len(alts) == len(analysed.figures) and all(len(alt.split()) >= 5 for alt in alts)
-    questions = analysed.results["curves"]["shy"]["measures"]["questions"]["mean"]
-    (training,) = (alt for alt in alts if alt.startswith("Line chart over training."))
-    assert f"shy from {plain(questions[0])} to {plain(questions[-1])}" in training and "mute from" in training
-    heads = re.findall(r"<th [^>]*>(.*?)</th>", text)
-    assert len(heads) > 20 and all(head.strip() for head in heads)
+# -- what a reader finds
 
 
-def test_numbers_of_the_page_are_those_of_the_summary(analysed: Summary, page: Page) -> None:
-    summary = json.loads(analysed.summary.read_text(encoding="utf-8"))
-    row = next(r for r in summary["held_out"] if r["arm"] == "shy" and r["measure"] == "questions")
+def test_numbers_of_the_page_are_those_of_the_summary(analysed: Summary, page: Page, log_dir: Path) -> None:
+    results = analysed.results
+    row = next(r for r in results["held_out"] if (r["arm"], r["measure"]) == ("shy", "questions"))
     assert f"{plain(row['before'])} → {plain(row['after'])}" in page.words
     assert f"{plain(row['value'], signed=True)}, {interval(row['low'], row['high'])}" in page.words
-    assert f"{summary['counts']['dialogues']:,} dialogues" in page.words
-
-
-def test_the_training_table_counts_training_dialogues_alone(analysed: Summary, log_dir: Path) -> None:
     lines = [json.loads(line) for path in log_dir.rglob("*.jsonl") for line in path.read_text().splitlines()]
     trained = Counter(line["arm"] for line in lines if line["phase"] == "train")
-    table = Tables(analysed.results).training()
-    (shown,) = (column for column in table.columns if column.head == "dialogues")
-    assert {row["arm"]: shown.show(row) for row in table.rows} == {arm: f"{n:,}" for arm, n in trained.items()}
-    assert sum(trained.values()) < len(lines)
+    tables = {table.caption: table for section in report.sections(results) for table in section.tables}
+    (table,) = (table for caption, table in tables.items() if caption.startswith("Training:"))
+    assert {row["arm"]: row["dialogues"] for row in table.rows} == {arm: f"{n:,}" for arm, n in trained.items()}
+    assert "people" not in "".join(tables)
+    human = {**results["references"], "human": results["references"]["solo"]}
+    assert "and of people" in "".join(
+        t.caption for s in report.sections({**results, "references": human}) for t in s.tables
+    )
+    for row in results["correlations"]:
+        assert -1 <= row["low"] <= row["value"] <= row["high"] <= 1
+    for said in (
+        *(
+            "Held-out games",
+            "Log files",
+            "dialogues.jsonl",
+            "intervals over",
+            "seeds and games",
+            "analyze <these> & those",
+        ),
+        *("Questions and reward within games", "It does not show causation", "Partner faults (intended ones included)"),
+        f"60 of {results['counts']['dialogues']:,} dialogues",
+        f"To show the others in a terminal: slim-rl show {log_dir}",
+    ):
+        assert said in page.words
+    heads, alts = re.findall(r"<th scope[^>]*>(.*?)</th>", page.source), re.findall(r'<img alt="([^"]*)"', page.source)
+    assert len(heads) > 20 and all(head.strip() for head in heads) and "{{" not in page.words
+    assert len(alts) == page.tags["img"] == len(FIGURES) and all(len(alt.split()) >= 5 for alt in alts)
 
 
-def test_ticks_of_a_share_are_exact_and_stand_where_they_say() -> None:
-    curve = {"mean": [0.99, 0.994, 0.998], "low": [0.988, 0.992, 0.996], "high": [0.992, 0.996, 1.0], "runs": {}}
-    results = {
-        "arms": ["shy"],
-        "measures": {"agreed": {"title": "games agreed", "share": True, "role": "secondary"}},
-        "curves": {"shy": {"steps": [0, 1, 2], "measures": {"agreed": curve}}},
-    }
+def test_references_lie_in_their_order(analysed: Summary) -> None:
+    reward = {name: part["reward"]["value"] for name, part in analysed.results["references"].items()}
+    assert reward["random"] < reward["solo"] < reward["pooled_optimal"] == 1.0
+    greedy, random = (analysed.results["frontier"][name]["mean"] for name in ("greedy", "random"))
+    assert greedy[0] == random[0] == pytest.approx(reward["solo"])
+    assert greedy[1] > greedy[0] and random[1] > random[0] and greedy[-1] == random[-1] == pytest.approx(1.0)
+
+
+@pytest.mark.skipif(not HUMAN.exists(), reason="DialOp's human games are not here")
+def test_people_reach_what_the_recorded_games_say() -> None:
+    reward = reference_lines([], HUMAN / "optimization.jsonl")["human"]["reward"]
+    assert (round(reward["value"], 3), reward["n"]) == (0.921, 134)
+
+
+@pytest.mark.parametrize("content", ["", "not json", '{"reward": 1}'])
+def test_another_file_for_the_human_games_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "games.jsonl").write_text(content)
+    with pytest.raises(DataError, match=r"optimization\.jsonl"):
+        people(tmp_path / "games.jsonl", [])
+
+
+def test_every_run_and_stop_reason_is_shown(log_dir: Path) -> None:
+    frame, keys = load([log_dir]).frame, ["arm", "run", "phase", "stop_reason"]
+    chosen = choose(frame, 60, seed=1)
+    assert len(chosen) == 60 and chosen.index.is_unique and len(choose(frame, 10**6)) == len(frame)
+    assert chosen.groupby(keys, observed=True).ngroups == frame.groupby(keys, observed=True).ngroups
+    assert choose(frame, 60, seed=1).equals(chosen) and not choose(frame, 60, seed=2).equals(chosen)
+
+
+def test_dialogues_are_shown_as_they_were_logged(page: Page, log_dir: Path) -> None:
+    log = load([log_dir])
+    games = collect(log, 60)
+    shown = [each for game in games for each in game.dialogues]
+    assert len(shown) == 60 == len({(each.row.file, each.row.offset) for each in shown})
+    assert max(each.row.questions for each in games[0].dialogues) > 0 and games[0].dialogues[-1].row.step == 24
+    for game in games:
+        assert len({(each.row.cluster, each.dialogue.seat) for each in game.dialogues}) == 1
+        for each in game.dialogues:
+            raw = read_dialogue(log, each.row)
+            assert [turn.text for turn in each.dialogue.turns] == [turn["text"] for turn in raw["turns"]]
+            assert all(turn["text"] in page.words for turn in raw["turns"])
+            assert game.board is not None and list(map(list, game.board["truth"])) == raw["game_state"]["table"]
+
+
+def test_logged_tokens_are_shown(tokenizer: Any, tokenizer_dir: Path, tmp_path: Path) -> None:
+    dialogue = next(d for d in synthetic.make_runs(arms=("shy",), seeds=1, steps=9, n=3) if d.response_ids)
+    size = len(dialogue.response_ids)
+    dialogue.response_ids, dialogue.logprobs = list(range(size)), [-0.5 * mask for mask in dialogue.loss_mask]
+    (tmp_path / "a.jsonl").write_bytes(orjson.dumps(dialogue.to_dict(tokens=True)) + b"\n")
+    log = load([tmp_path])
+    (shown,), (ids,) = (collect(log, 1, tokenizer=folder)[0].dialogues for folder in (tokenizer_dir, None))
+    assert [mask for _, mask, _ in shown.pieces] == dialogue.loss_mask and ids.pieces[3][0] == "3 "
+    assert shown.pieces[9] == (tokenizer.decode([9]), dialogue.loss_mask[9], -0.5 * dialogue.loss_mask[9])
+
+
+# -- figures
+
+
+def test_figures_draw_and_say_what_is_there(analysed: Summary, page: Page) -> None:
+    results = analysed.results
+    curves = [arm["measures"] for arm in results["curves"].values()]
+    flat = [
+        m["title"]
+        for name, m in results["measures"].items()
+        if not any(np.nan_to_num(c[name]["mean"]).any() for c in curves)
+    ]
+    assert flat and "Zero throughout" in page.words and all(title in page.words for title in flat)
     with style():
-        figure = measures(results)
-        assert figure is not None
-        figure.draw_without_rendering()
-    axis = figure.axes[0].yaxis
-    told = [(place, label.get_text()) for place, label in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True)]
-    assert len({text for _, text in told}) == len(told) >= 3
-    assert all(float(text[:-1]) / 100 == pytest.approx(place) for place, text in told if text)
-    assert all(text == "" for place, text in told if place > 1.000001)
+        figures = [figure for plot in PLOTS.values() if (figure := plot.draw(results)) is not None]
+        drawn = measures(results)
+    assert {text.get_fontsize() for f in figures for text in f.findobj(Text) if text.get_text()} == {9.0}
+    assert not {ax.get_title("left").replace("\n", " ").lower() for ax in drawn.axes} & {
+        title.lower() for title in flat
+    }
+    assert "Thin lines" in training_caption(results) and "Dots" not in training_caption(results)
+    assert "Dotted" not in training_caption({**results, "references": {}})
+
+
+@pytest.mark.parametrize(("panels", "ends"), [([[0.0, 0.0]], (0.0, 1.0)), ([[0.4, 5.0], [0.4, 0.0]], (0.0, None))])
+def test_axes_of_counts_begin_at_zero(panels: list[list[float]], ends: tuple[float, float | None]) -> None:
+    axes = Figure().subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for ax, values in zip(axes, panels, strict=True):
+        found = {"mean": values, "low": values, "high": values, "runs": {}}
+        of_arm = {"shy": {"steps": [0, 1], "measures": {"questions": found}}}
+        curve(ax, {"arms": ["shy"], "measures": {}, "curves": of_arm}, "questions")
+    low, high = axes[0].get_ylim()
+    assert low == ends[0] and (ends[1] is None or high == ends[1])
 
 
 def test_numbers_as_text() -> None:
-    assert (plain(1234.5), plain(-0.0123), plain(0.5, signed=True), plain(0.123, share=True)) == (
-        "1,234.5", "−0.012", "+0.500", "12.3%",
-    )  # fmt: skip
-    assert (plain(0.0004, share=True, signed=True), interval(-0.0123, 0.02, share=True, signed=True)) == (
-        "+0.0 points", "−1.2 to 2.0",
-    )  # fmt: skip
+    found = (plain(1234.5), plain(-0.0123), plain(0.5, signed=True), plain(0.123, share=True))
+    assert found == ("1,234.5", "−0.012", "+0.500", "12.3%")
+    shares = (plain(0.0004, share=True, signed=True), interval(-0.0123, 0.02, share=True, signed=True))
+    assert shares == ("+0.0 points", "−1.2 to 2.0")
     assert plain(float("nan")) == plain(None) == interval(None, 1.0) == p_value(float("nan")) == "–"
     assert (p_value(0.0004), p_value(0.0312)) == ("< 0.001", "0.031")
 
@@ -158,175 +250,42 @@ def test_numbers_as_text() -> None:
 # -- what a log says is text
 
 
-def test_data_cannot_end_its_element() -> None:
-    data = {"a": EVIL, "b": "\u2028\u2029"}
-    assert re.fullmatch(r"[\w+/=]+", packed(data), re.ASCII)
-    assert unpack(packed(data)) == data
-    assert packed(data) == packed(data)
+def test_nothing_is_fetched_and_an_attack_stays_text(page: Page, evil_report: Path) -> None:
+    evil = Page(evil_report)
+    for each in (page, evil):
+        assert each.tags["script"] == each.tags["link"] == each.tags["iframe"] == 0
+        assert "default-src 'none'; img-src data:; style-src 'unsafe-inline'\"" in each.source
+        loaded = [value for name, value in each.attributes if name in ("src", "href", "action", "data")]
+        assert all(address.startswith(("#", "data:image/svg+xml;base64,")) for address in loaded)
+        assert not [name for name, _ in each.attributes if name.startswith("on")]
+    assert "<img src=x" not in evil.source and "&lt;img src=x onerror=" in evil.source
+    assert evil.words.count(EVIL) > 9  # whole, in the tables and the dialogues
 
 
-def test_names_are_escaped(evil_report: Path) -> None:
-    assert "<img src=x" not in evil_report.read_text(encoding="utf-8")
-    assert "&lt;img src=x onerror=" in evil_report.read_text(encoding="utf-8")
+# -- sections of others
 
 
-def test_the_viewer_makes_no_markup_from_text() -> None:
-    script = "".join(files("slim_rl.analysis").joinpath("page", name).read_text(encoding="utf-8") for name in SCRIPTS)
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", script)
+def test_a_registered_section_is_in_report_and_summary(
+    log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unprinted: None
+) -> None:
+    monkeypatch.setattr(report, "SECTIONS", [])
+
+    @report.register
+    def dialogues_per_arm(log: Log, price: float) -> Section:
+        rows = [
+            {"arm": str(arm), "dialogues": f"{len(part):,}"} for arm, part in log.frame.groupby("arm", observed=True)
+        ]
+        return Section("Dialogues per arm", {"per_arm": rows, "at": price}, [Table("How many there are.", rows)])
+
+    summary = analyze([log_dir], tmp_path, max_dialogues=0, price=0.5)
+    page = summary.report.read_text(encoding="utf-8")
+    assert "<h2>Dialogues per arm</h2>" in page and "How many there are." in page
+    assert [row["arm"] for row in summary.results["per_arm"]] == summary.results["arms"]
+    assert summary.results["at"] == 0.5 and "gap" not in summary.results
 
 
-def test_an_attack_adds_no_element(evil_report: Path) -> None:
-    page = Page(evil_report.read_text(encoding="utf-8"))
-    assert page.tags["script"] == 2
-    assert page.handlers == []
-    assert all(address.startswith(("#", "data:")) for address in page.addresses)
-    assert viewer_data(page)["dialogues"][0]["turns"][0]["text"] == EVIL
-    assert "document.title='owned'" in page.words  # as text, in the tables
-
-
-# -- the dialogues to read
-
-
-def test_every_run_and_stop_reason_is_shown(log_dir: Path) -> None:
-    frame = load([log_dir]).frame
-    keys = ["arm", "run", "phase", "stop_reason"]
-    strata = frame.groupby(keys, observed=True).ngroups
-    chosen = choose(frame, 60, seed=1)
-    assert len(chosen) == 60
-    assert chosen.groupby(keys, observed=True).ngroups == strata
-    assert chosen.index.is_unique
-    assert choose(frame, 60, seed=1).equals(chosen)
-    assert not choose(frame, 60, seed=2).equals(chosen)
-    assert len(choose(frame, 10**6)) == len(frame)
-
-
-def test_the_viewer_shows_what_was_logged(analysed: Summary, page: Page, log_dir: Path) -> None:
-    data = viewer_data(page)
-    assert len(data["dialogues"]) == analysed.results["sampled"] == 60
-    assert len({d["key"] for d in data["dialogues"]}) == 60
-    lines = [json.loads(line) for path in log_dir.rglob("*.jsonl") for line in path.read_text().splitlines()]
-    by_place = {(d["arm"], d["run"], d["phase"], d["step"], d["game_id"], d["seed"]): d for d in lines}
-    for shown in data["dialogues"]:
-        raw = by_place[tuple(shown[k] for k in ("arm", "run", "phase", "step", "game", "seed"))]
-        assert [turn["text"] for turn in shown["turns"]] == [turn["text"] for turn in raw["turns"]]
-        assert [turn["question_value"] for turn in shown["turns"]] == [turn["question_value"] for turn in raw["turns"]]
-        assert shown["tokens"] == raw["tokens"]
-        board, state = data["boards"][shown["board"]], raw["game_state"]
-        assert board["truth"] == state["table"]
-        assert board["score"] == sum(state["table"][r][p] for r, p in enumerate(board["best"]))
-        for seat, mask in enumerate((state["mask1"], state["mask2"])):
-            assert [[value is not None for value in row] for row in board["shown"][seat]] == mask
-        assert [data["texts"][i] for _, i in shown["prompt"]] == [message["content"] for message in raw["prompt"]]
-
-
-def test_informative_pairs_of_the_turns_add_up(log_dir: Path) -> None:
-    log = load([log_dir])
-    shown = collect(log, len(log.frame))
-    total = sum(turn["informative"] for d in shown["dialogues"] for turn in d["turns"])
-    assert total == log.frame["informative_pairs"].sum() > 0
-
-
-def test_the_size_is_bounded(log_dir: Path) -> None:
-    data = collect(load([log_dir]), 10**6, max_bytes=40_000)
-    assert 5 < len(data["dialogues"]) < 100
-    assert len(orjson.dumps(data)) < 42_000
-
-
-def test_partial_report_names_where_the_rest_is(analysed: Summary, page: Page, log_dir: Path) -> None:
-    assert f"60 of {analysed.results['counts']['dialogues']:,} dialogues" in page.words
-    assert f"To show the others in a terminal: slim-rl show {log_dir}" in page.words
-
-
-def test_logged_tokens_are_shown(tmp_path: Path) -> None:
-    dialogue = next(d for d in synthetic.make_runs(arms=("shy",), seeds=1, steps=9, n=3) if d.response_ids)
-    size = len(dialogue.response_ids)
-    dialogue.response_ids, dialogue.logprobs = list(range(size)), [-0.5 * mask for mask in dialogue.loss_mask]
-    (tmp_path / "a.jsonl").write_bytes(orjson.dumps(dialogue.to_dict(tokens=True)) + b"\n")
-    log = load([tmp_path])
-    pieces = collect(log, 1, decode=lambda token: f"<{token}>")["dialogues"][0]["pieces"]
-    assert [mask for _, mask, _ in pieces] == dialogue.loss_mask
-    assert pieces[0] == ("<0>", 1, -0.5)
-    assert collect(log, 1)["dialogues"][0]["pieces"][3][0] == "3 "
-    assert collect(log, 1)["dialogues"][0]["tokens"] == {
-        "prompt": 300,
-        "response": size,
-        "policy": sum(dialogue.loss_mask),
-    }
-
-
-def test_a_missing_tokenizer_is_named(tmp_path: Path) -> None:
-    pytest.importorskip("tokenizers")
-    with pytest.raises(DataError, match=r"tokenizer\.json"):
-        token_decoder(tmp_path)
-
-
-def test_report_names_human_reference_only_if_present(analysed: Summary) -> None:
-    lines = analysed.results["references"]
-    human = {"human": next(iter(lines.values()))}
-    assert "people" not in Tables(analysed.results).references().caption
-    assert "people" in Tables(analysed.results | {"references": lines | human}).references().caption
-
-
-def test_the_report_opens_with_a_dialogue_that_asks(analysed: Summary, page: Page) -> None:
-    data = viewer_data(page)
-    first = data["dialogues"][data["first"]]
-    assert first["questions"] > 0 and first["phase"] == "eval" and first["step"] > 0
-
-
-def test_other_measures_are_folded_and_zeros_are_named(analysed: Summary) -> None:
-    text = analysed.report.read_text(encoding="utf-8")
-    figures = text[text.index('id="figures"') : text.index('id="tables"')]
-    assert "<details><summary>Other measures over training" in figures
-    flat = [
-        about["title"]
-        for name, about in analysed.results["measures"].items()
-        if not any(np.nan_to_num(c["measures"][name]["mean"]).any() for c in analysed.results["curves"].values())
-    ]
-    assert flat and all(title in figures for title in flat) and "Zero throughout" in figures
-    with style():
-        drawn = [ax.get_title().replace("\n", " ").lower() for ax in measures(analysed.results).axes if ax.get_title()]
-    assert not set(drawn) & {title.lower() for title in flat}
-
-
-def test_all_zero_curves_have_an_axis_from_zero_to_one() -> None:
-    found = {"mean": [0.0, 0.0], "low": [0.0, 0.0], "high": [0.0, 0.0], "runs": {}}
-    results = {"arms": ["shy"], "measures": {}, "curves": {"shy": {"steps": [0, 1], "measures": {"questions": found}}}}
-    ax = Figure().subplots()
-    curve(ax, results, "questions")
-    assert ax.get_ylim() == (0.0, 1.0)
-
-
-def test_shared_axis_shows_the_zeros_of_a_later_panel() -> None:
-    figure = Figure()
-    for ax, values in zip(figure.subplots(1, 2, sharey=True), ([0.4, 5.0], [0.4, 0.0]), strict=True):
-        found = {"mean": values, "low": values, "high": values, "runs": {}}
-        results = {
-            "arms": ["shy"],
-            "measures": {},
-            "curves": {"shy": {"steps": [0, 1], "measures": {"questions": found}}},
-        }
-        curve(ax, results, "questions")
-    assert figure.axes[0].get_ylim()[0] == 0.0
-
-
-def test_words_of_all_figures_have_one_size(analysed: Summary) -> None:
-    with style():
-        for plot in PLOTS.values():
-            if (figure := plot.draw(analysed.results)) is not None:
-                sizes = {text.get_fontsize() for text in figure.findobj(Text) if text.get_text()}
-                assert sizes == {9.0}
-
-
-def test_captions_name_only_what_is_drawn(analysed: Summary) -> None:
-    caption = PLOTS["training"].text(analysed.results)
-    assert "Thin lines" in caption and "Dots" not in caption
-    one = {**analysed.results, "references": {}}
-    assert "Dotted" not in PLOTS["training"].text(one)
-
-
-def test_the_correlation_within_games_stands_beside_its_limits(analysed: Summary) -> None:
-    rows = analysed.results["correlations"]
-    assert {(row["arm"], row["when"]) for row in rows} >= {("shy", "training"), ("mute", "training")}
-    assert all(-1 <= row["low"] <= row["value"] <= row["high"] <= 1 for row in rows)
-    text = analysed.report.read_text(encoding="utf-8")
-    assert "Questions and reward within games" in text and "It does not show causation" in text
+def test_the_analysis_alone_loads_nothing_of_the_lab() -> None:
+    code = "import sys, slim_rl.analysis.report\n"
+    code += "print([name for name in sys.modules if name.startswith('slim_rl.lab.') and 'gap' in name])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

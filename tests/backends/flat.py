@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from slim_rl.games.matching import MatchingEnv
+from slim_rl.games.matching.lab import MatchingInstrument
 
 
 class Flat(MatchingEnv):
     """A game in which knowing more is worth nothing."""
 
-    @classmethod
-    def state_values(cls, dialogue: Any) -> list[float]:
+    instrument = f"{__name__}.Half"
+
+
+class Half(MatchingInstrument):
+    def state_values(self, dialogue: Any) -> list[float]:
         return [0.5 for turn in dialogue.turns if turn.role == "policy"]

@@ -9,6 +9,7 @@ from slim_rl.config import Config
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.dialogue.training_reward import by_token, make_training_reward
 from slim_rl.games.matching import MatchingEnv
+from slim_rl.games.matching.lab import MatchingInstrument
 from slim_rl.measured import Gain
 
 STEP = 3
@@ -31,13 +32,15 @@ BY_DIALOGUE = [name for name in CONTROLS if name not in BY_TURN]
 class Known(MatchingEnv):
     """A game in which what is known is worth a tenth more with each of the policy's turns, of which less was expected."""
 
-    @classmethod
-    def state_values(cls, dialogue: Any) -> list[float]:
+    instrument = f"{__name__}.Tenths"
+
+
+class Tenths(MatchingInstrument):
+    def state_values(self, dialogue: Any) -> list[float]:
         return [0.1 * number for number in range(sum(turn.role == "policy" for turn in dialogue.turns))]
 
-    @classmethod
-    def expected_gains(cls, dialogue: Any) -> list[Gain]:
-        gains = [Gain(0.1 - value / 5, 0.05 - value / 10) for value in cls.state_values(dialogue)]
+    def expected_gains(self, dialogue: Any) -> list[Gain]:
+        gains = [Gain(0.1 - value / 5, 0.05 - value / 10) for value in self.state_values(dialogue)]
         return [*gains[:-1], *(replace(last, expected=None) for last in gains[-1:])]
 
 
@@ -63,7 +66,7 @@ def _dialogue(number: int, reward: float | None, questions: int) -> Dialogue:
     turns.append(Turn("[propose]", 0, "policy", {"kind": "propose"}, span=(len(mask), len(mask) + 4), questions=[]))
     mask += [1] * 4
     dialogue = Dialogue(f"train-{STEP}/g{number // 4}/0/{number % 4}", f"g{number // 4}", 0, number, {}, {}, {})
-    dialogue.environment, dialogue.annotator_version = f"{__name__}.Known", Known.annotator_version
+    dialogue.environment, dialogue.annotator_version = f"{__name__}.Known", Tenths.annotator_version
     dialogue.step, dialogue.group, dialogue.turns, dialogue.reward = STEP, f"{number // 4}", turns, reward
     dialogue.stop_reason = {None: StopReason.PARTNER_FAILED, 0.0: StopReason.DIALOGUE_TOKENS}.get(
         reward, StopReason.AGREED

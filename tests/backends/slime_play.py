@@ -61,5 +61,5 @@ async def play_and_cancel(args: Any, server: SGLangServer, group: list[Sample], 
 
 def remote(partner: OpenAIServer, **more: Any) -> dict[str, Any]:
     """A config with a partner behind an endpoint."""
-    openai = {"model": partner.model, "base_url": partner.url, "backoff_seconds": 0.01, **more}
+    openai = {"model": partner.model, "base_url": partner.url, **more}
     return {"partner": {"kind": "openai", "openai": openai}}

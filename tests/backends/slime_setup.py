@@ -17,7 +17,7 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.roster import Roster
-from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.games.matching.state import MatchingSettings
 from tests.fakes.sglang_server import SGLangServer
 from tests.fakes.upstream import import_slime
 
@@ -60,13 +60,13 @@ def make_args(
     config: dict[str, Any] = {
         "name": "test",
         "game": {"n": 4, "max_turns": 12},
-        "partner": {"kind": "shy", "accept_fraction": 0.0},
+        "partner": {"kind": "shy", "args": {"accept_fraction": 0.0}},
         "limits": {"turn_tokens": 200},
         "log": {"dir": str(tmp_path / "logs")},
         "slime": {"engine_retry_seconds": 2.0},
     }
     for key, value in (slim_rl or {}).items():
-        merged = key != "game" or "environment" not in (slim_rl or {})  # another game has its own settings
+        merged = key not in ("game", "partner") or "environment" not in (slim_rl or {})  # another game has its own
         config[key] = {**config[key], **value} if isinstance(value, dict) and key in config and merged else value
     values: dict[str, Any] = {
         "hf_checkpoint": str(tokenizer_dir),
@@ -143,9 +143,9 @@ def sampling_params(args: Namespace, **more: Any) -> dict[str, Any]:
 
 async def close() -> None:
     """Forgets what the running event loop's dialogues share."""
-    from slim_rl.backends.slime.setup import _processes
+    from slim_rl.backends.slime.context import _contexts
 
-    _processes.pop(asyncio.get_running_loop(), None)
+    _contexts.pop(asyncio.get_running_loop(), None)
 
 
 def run(args: Namespace, work: Coroutine[Any, Any, Any]) -> Any:

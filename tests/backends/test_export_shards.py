@@ -14,7 +14,7 @@ import torch
 from slim_rl.backends.export import export
 from slim_rl.backends.slime.export import checkpoints
 from slim_rl.config import Config
-from slim_rl.errors import ConfigError, DataError, SlimError
+from slim_rl.errors import DataError, SlimError
 from slim_rl.policies.transformers import load_model
 from tests.backends.test_export import front, same, slime_run, weights
 from tests.backends.test_trl import make_config
@@ -42,18 +42,11 @@ def test_verls_shards_are_merged_by_verls_own_merger(folder: Path, tmp_path: Pat
     config = verl_run(folder, tmp_path / "run")
     with pytest.raises(DataError, match="it has 1"):  # step 2 was being written
         export(tmp_path / "run", tmp_path / "out", 2)
-    assert export(tmp_path / "run", tmp_path / "out").backend == "verl"
+    export(tmp_path / "run", tmp_path / "out")
     start = load_model(config.policy)[0].state_dict()
     for name, value in weights(tmp_path / "out").items():
         assert torch.allclose(value.float(), start[name] + 0.01, atol=0.02), name  # the merger writes bfloat16
     assert front(tmp_path / "out")["tags"][-1] == "verl"
-
-
-def test_a_missing_shard_is_named(folder: Path, tmp_path: Path) -> None:
-    pytest.importorskip("verl")
-    verl_run(folder, tmp_path / "run", world=2)
-    with pytest.raises(DataError, match="rank_1"):
-        export(tmp_path / "run", tmp_path / "out")
 
 
 _TOOL = """import argparse, os, shutil, sys
@@ -87,26 +80,20 @@ def slime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_slimes_checkpoint_goes_through_slimes_own_tool(folder: Path, slime: Path, tmp_path: Path) -> None:
     slime_run(folder, tmp_path / "run")
     done = export(tmp_path / "run", tmp_path / "out")
-    assert done.backend == "slime" and done.checkpoint.name == "iter_0000001"  # 2 was being written
+    assert done.name == "iter_0000001"  # 2 was being written
     assert same(weights(tmp_path / "out"), weights(folder / "model"))
     card = (tmp_path / "out" / "README.md").read_text()
-    assert "GRPO (slime)" in card and "2 of 4" in card
+    assert "with slime" in card and "2 of 4 steps" in card
 
 
 def test_what_slimes_tool_says_when_it_fails_is_shown(
-    folder: Path, slime: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path, slime: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     slime_run(folder, tmp_path / "run")
     (tmp_path / "run" / "iter_0000001" / "bad").touch()
     with pytest.raises(SlimError, match="exit code 1"):
         export(tmp_path / "run", tmp_path / "out")
-    assert "KeyError: 'embedding'" in capsys.readouterr().err and not (tmp_path / "out").exists()
-    (tmp_path / "run" / "iter_0000000" / "common.pt").unlink()
-    with pytest.raises(DataError, match="torch_dist"):
-        export(tmp_path / "run", tmp_path / "out", 0)
-    monkeypatch.setenv("SLIME_DIR", str(tmp_path / "nowhere"))
-    with pytest.raises(ConfigError, match="SLIME_DIR"):
-        export(tmp_path / "run", tmp_path / "out")
+    assert "KeyError: 'embedding'" in capfd.readouterr().err and not (tmp_path / "out").exists()
 
 
 def test_a_folder_that_slime_wrote_by_save_hf_is_taken_as_it_is(folder: Path, tmp_path: Path) -> None:
@@ -114,7 +101,7 @@ def test_a_folder_that_slime_wrote_by_save_hf_is_taken_as_it_is(folder: Path, tm
     slime_run(folder, run)
     shutil.copytree(folder / "model", run / "hf" / "5")
     done = export(run, tmp_path / "out")
-    assert done.checkpoint == run / "hf" / "5" and same(weights(tmp_path / "out"), weights(folder / "model"))
+    assert done == run / "hf" / "5" and same(weights(tmp_path / "out"), weights(folder / "model"))
 
 
 def test_a_folder_that_slime_has_not_finished_is_no_checkpoint(folder: Path, tmp_path: Path) -> None:

@@ -1,114 +1,159 @@
-"""The script that runs slime's: when the run is stopped, the step trained last is saved, by slime's own calls and under its number.
-
-Where slime's sources are at hand its own train.py and train_async.py are run, between stand-ins for its GPUs, and with its own actor where
-the engine's weights are asked for; otherwise a loop that does what they do.
-"""
+"""The driver over slime's own train.py and train_async.py, without a GPU: stand-ins for what the scripts import, which note every call."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 from filelock import FileLock
 
-from slim_rl.backends.slime.driver import _message
-from slim_rl.errors import RunStopped
-from tests.backends.slime_drive import SCRIPTS, TAKING_TURNS, drive
+from slim_rl.backends.slime import driver
+from slim_rl.errors import Diverged, RunStopped
 from tests.fakes.upstream import NO_SLIME, slimes
 from tests.paths import ROOT
 
+SCRIPTS = [checkout / name for checkout in slimes() for name in ("train.py", "train_async.py")]
+SWITCHES = ("release_train", "offload_rollout", "offload_train", "colocate", "check_weight_update_equal", "use_critic")
+ARGUMENTS = {
+    "start_rollout_id": 0, "num_rollout": 8, "save_interval": 3, "eval_interval": 2, "num_critic_only_steps": 0,
+    "skip_eval_before_train": True, "rollout_global_dataset": True, "update_weights_interval": 1, **dict.fromkeys(SWITCHES, False),
+}  # fmt: skip
+
+
+class Refused(RuntimeError):
+    """Ray's error of a call in another process: an instance of the cause's class too."""
+
+
+def raised_remotely(error: Exception) -> Exception:
+    made = type("RayTaskError(It)", (Refused, type(error)), {"cause": error})
+    return made(f"remote traceback\n{type(error).__name__}: {error}")  # type: ignore[no-any-return]
+
+
+class Stack:
+    """slime's actors. `failing`: a call such as "generate 5" -> what it raises."""
+
+    def __init__(self, failing: dict[str, Exception]) -> None:
+        self.failing, self.events = failing, list[str]()
+
+    def note(self, call: str) -> None:
+        self.events.append(call)
+        if call in self.failing:
+            raise raised_remotely(self.failing[call])
+
+    def manager(self) -> Any:
+        def method(name: str) -> Any:
+            # a remote call runs at once; what it raises comes out of ray.get, as with Ray
+            return SimpleNamespace(remote=lambda step="", **_: lambda: self.note(f"{name} {step}".strip()))
+
+        return type("Manager", (), {"__getattr__": lambda _, name: method(name)})()
+
+    def group(self, name: str, args: Namespace) -> Any:
+        return SimpleNamespace(
+            args=args, clear_memory=lambda: None, update_weights=lambda: None,
+            async_train=lambda step, data, **_: lambda: self.note(f"{name} {step}"),
+            save_model=lambda step, force_sync=False: self.note(f"{name} saved {step}"),
+        )  # fmt: skip
+
+
+def get(done: Any) -> Any:
+    return [get(each) for each in done] if isinstance(done, list) else done()
+
+
+def drive(
+    script: Path, monkeypatch: pytest.MonkeyPatch, failing: dict[str, Exception] | None = None, **arguments: Any
+) -> tuple[int, list[str]]:
+    """Exit code and events of a run of slime's script."""
+    stack, args = Stack(failing or {}), Namespace(**ARGUMENTS | arguments)
+    critic = stack.group("critic", args) if args.use_critic else None
+    logging = {
+        "configure_logger": lambda: None,
+        "init_tracking": lambda _: None,
+        "finish_tracking": lambda _: stack.note("finish"),
+    }
+    due = lambda step, interval, epoch=None, steps=None: (step + 1) % interval == 0 or step + 1 == steps  # noqa: E731
+    stand_ins = {
+        "ray": {"get": get},
+        "slime.ray.placement_group": {
+            "create_placement_groups": lambda args: {"rollout": None},
+            "create_rollout_manager": lambda args, group: (stack.manager(), None),
+            "create_training_models": lambda args, groups, manager: (stack.group("actor", args), critic),
+        },
+        "slime.utils.arguments": {"parse_args": lambda: args},
+        "slime.utils.misc": {"should_run_periodic_action": due},
+        "slime.utils.logging_utils": logging,
+        "slime.observability.logging_utils": logging,
+    }
+    for name, members in stand_ins.items():
+        for package in [*(name.rsplit(".", n)[0] for n in range(name.count("."), 0, -1)), name]:
+            module = ModuleType(package)
+            module.__path__ = []  # type: ignore[attr-defined]
+            vars(module).update(members if package == name else {})
+            monkeypatch.setitem(sys.modules, package, module)
+    return driver.train(driver._load(script), args), stack.events
+
+
+STOP = RunStopped("Training stops: the budget is spent.")
+
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=str)
-@pytest.mark.parametrize("stop", ["generate 5", "eval 3", "eval 5"])
-def test_a_stopped_run_saves_the_step_it_trained_last(tmp_path: Path, script: Path | None, stop: str) -> None:
-    code, events, said = drive(tmp_path, script, stop=stop)
-    assert code == 1
-    assert said.splitlines()[-1] == "slim-rl: Training stops: the budget is spent."
-    trained = max(int(event.split()[1]) for event in events if event.startswith("actor.train"))
-    assert f"the {trained + 1} steps trained so far are saved; the same command resumes from there" in said
-    assert trained == (4 if stop.startswith("generate") else int(stop.split()[1]))
-    saved = [event for event in events if event.startswith("actor.save")]
-    if trained == 5:  # slime itself had just saved it
-        assert saved == ["actor.save 2", "actor.save 5"]
-    else:
-        assert saved[-1] == f"actor.save {trained} sync"
-        assert f"manager.save {trained}" in events, "where the data goes on"
-    assert events[-2:] == ["manager.dispose", "finish"]
+@pytest.mark.parametrize(("stop", "last"), [("generate 5", 4), ("eval 3", 3), ("eval 5", 5), ("generate 0", -1)])
+def test_a_stopped_run_saves_the_step_it_trained_last(
+    script: Path, stop: str, last: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, events = drive(script, monkeypatch, {stop: STOP})
+    said = capsys.readouterr()
+    assert code == 1 and said.err == "slim-rl: Training stops: the budget is spent.\n", "without Ray's remote traceback"
+    saved = [event for event in events if event.startswith("actor saved")]
+    assert saved == [f"actor saved {step}" for step in sorted({2, last} if last > 0 else []) if step != 5] + [
+        "actor saved 5"
+    ] * (last == 5)
+    assert (f"the {last + 1} steps trained so far are saved" in said.out) == (last >= 0)
+    assert last < 0 or f"save {last}" in events, "where the data goes on"
+    assert events[-2:] == ["dispose", "finish"]
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=str)
-def test_a_run_that_is_not_stopped_is_slimes_own(tmp_path: Path, script: Path | None) -> None:
-    code, events, said = drive(tmp_path, script)
-    assert code == 0, said
-    assert [event.split()[1] for event in events if event.startswith("actor.save")] == ["2", "5", "7"]
-
-
-@pytest.mark.parametrize("script", SCRIPTS, ids=str)
-def test_driver_saves_data_position_before_next_rollout(tmp_path: Path, script: Path | None) -> None:
-    """And before the model: a run that ends between the two goes on from the model's number, with the games after it."""
-    _, events, _ = drive(tmp_path, script)
-    assert [event for event in events if event.startswith("manager.")][:-1] == [
-        f"manager.{call} {step}" for step in range(8) for call in ("generate", "save")
+def test_a_run_that_is_not_stopped_is_slimes_own(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, events = drive(script, monkeypatch)
+    assert code == 0
+    assert [event for event in events if event.startswith("actor saved")] == [
+        f"actor saved {step}" for step in (2, 5, 7)
     ]
-    for step in (2, 5, 7):
-        model = next(event for event in events if event.startswith(f"actor.save {step}"))
-        assert events.index(f"manager.save {step}") < events.index(model)
+
+
+NOT_FINITE = RuntimeError(
+    "Unexpected result nan (message='found NaN in local grad norm for bucket #0 in backward pass')"
+)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=str)
 @pytest.mark.parametrize(
-    ("how", "words"),
-    [({"diverges": "generate 4"}, "weights are unusable"), ({"nan": 4}, "gradient is not a finite number")],
-)
+    ("call", "error", "words"),
+    [("generate 4", Diverged("Its weights are unusable."), "unusable"), ("actor 4", NOT_FINITE, "gradient is not a finite number")],
+)  # fmt: skip
 def test_a_run_that_has_diverged_saves_nothing_more(
-    tmp_path: Path, script: Path | None, how: dict[str, Any], words: str
+    script: Path,
+    call: str,
+    error: Exception,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    code, events, said = drive(tmp_path, script, **how)
-    assert code == 1 and "Traceback" not in said
-    assert words in said and "lower train.learning_rate" in said
-    assert [event for event in events if event.startswith("actor.save")] == ["actor.save 2"]
-    assert events[-2:] == ["manager.dispose", "finish"]
+    code, events = drive(script, monkeypatch, {call: error})
+    assert code == 1 and words in (said := capsys.readouterr().err) and "lower train.learning_rate" in said
+    assert [event for event in events if event.startswith("actor saved")] == ["actor saved 2"]
+    assert events[-2:] == ["dispose", "finish"]
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=str)
-def test_engines_that_are_gone_end_the_run_and_lose_no_step(tmp_path: Path, script: Path | None) -> None:
-    code, events, said = drive(tmp_path, script, gone=4)
-    assert code == 1
-    assert said.endswith("slim-rl: Training stops: the engines took no new weights (ConnectionError: refused).\n")
-    assert [event for event in events if event.startswith("actor.save")] == ["actor.save 2", "actor.save 4 sync"]
-    assert events[-2:] == ["manager.dispose", "finish"]
-
-
-@pytest.mark.parametrize("script", SCRIPTS, ids=str)
-def test_nothing_is_saved_before_anything_is_trained(tmp_path: Path, script: Path | None) -> None:
-    code, events, _ = drive(tmp_path, script, stop="generate 0")
-    assert code == 1 and events[-2:] == ["manager.dispose", "finish"]
-    assert not [event for event in events if event.startswith("actor.")]
-
-
-@pytest.mark.parametrize("script", TAKING_TURNS, ids=str)
-@pytest.mark.parametrize("call", ["offload", "onload_weights", "onload_kv"])
-def test_engines_that_do_not_answer_end_the_run_and_lose_no_step(
-    tmp_path: Path, script: Path | None, call: str
-) -> None:
-    """Where training and playing take turns on the same GPUs: the calls that make room for the one or the other."""
-    code, events, said = drive(tmp_path, script, silent=call, offload_rollout=True)
-    assert code == 1 and "Traceback" not in said
-    assert "Training stops: the engines do not answer (TimeoutError: flushing the cache)." in said
-    assert "the 5 steps trained so far are saved" in said
-    assert [event for event in events if event.startswith("actor.save")][-1] == "actor.save 4 sync"
-    assert events[-2:] == ["manager.dispose", "finish"]
-
-
-@pytest.mark.parametrize("script", TAKING_TURNS, ids=str)
-def test_the_engines_make_room_and_a_critic_is_saved_too(tmp_path: Path, script: Path | None) -> None:
-    _, events, _ = drive(tmp_path, script, stop="generate 2", offload_rollout=True)
-    assert events.index("manager.offload") < events.index("actor.save 1 sync")
-    _, events, _ = drive(tmp_path, script, stop="generate 2", use_critic=True, num_critic_only_steps=9)
-    assert [event for event in events if event.startswith(("actor.save", "critic.save"))] == ["critic.save 1 sync"]
+@pytest.mark.parametrize("script", SCRIPTS[::2], ids=str)
+def test_engines_make_room_for_a_save_and_a_critic_is_saved_too(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, events = drive(script, monkeypatch, {"generate 2": STOP}, offload_rollout=True, use_critic=True)
+    assert events[-6:] == ["offload", "actor saved 1", "critic saved 1", "save 1", "dispose", "finish"]
 
 
 @pytest.mark.parametrize("slime", slimes() or [None], ids=str)
@@ -123,32 +168,25 @@ def test_driver_resumed_run_samples_from_the_policy_first(slime: Path | None) ->
     assert done.stdout.split() == said, "the engine has the weights that were saved"
 
 
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (["--global-bath-size", "8"], "slime has no flag --global-bath-size and would ignore it; did you mean --global-batch-size?"),
-    ],
-)  # fmt: skip
-def test_driver_refuses_flags_unknown_to_slime(tmp_path: Path, flags: list[str], words: str) -> None:
-    code, events, said = drive(tmp_path, SCRIPTS[0], *flags)
-    assert code == 1 and words in said and not events
-    assert drive(tmp_path, SCRIPTS[0], "--global-batch-size", "8")[0] == 0
-
-
-def test_a_folder_in_use_ends_the_job_before_it_trains(tmp_path: Path) -> None:
+def test_flags_unknown_to_slime_and_a_folder_in_use_end_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "run").mkdir()
+    (tmp_path / "train.py").write_text(
+        "from argparse import ArgumentParser, Namespace\n"
+        "def parse_args():\n"
+        "    parser = ArgumentParser()\n"
+        "    parser.add_argument('--global-batch-size')\n"
+        "    parser.parse_known_args()  # which takes no notice of what it does not know\n"
+        f"    return Namespace(custom_config_path={str(tmp_path / 'run' / 'config.yaml')!r})\n"
+    )
+    script = str(tmp_path / "train.py")
+    monkeypatch.setattr(sys, "argv", sys.argv)
+    assert driver.main([script, "--global-bath-size", "8"]) == 1
+    assert (
+        "slime has no flag --global-bath-size and would ignore it; did you mean --global-batch-size?"
+        in capsys.readouterr().err
+    )
     with FileLock(tmp_path / "run" / ".slim-rl-run.lock"):
-        code, events, said = drive(tmp_path, SCRIPTS[0])
-    assert code == 1 and not events and "The run 'run' in run is in use by another process" in said
-
-
-def test_another_error_is_slimes_business(tmp_path: Path) -> None:
-    code, events, said = drive(tmp_path, None, stop="", save_interval="often")
-    assert code == 1 and "TypeError" in said and "actor.save" not in " ".join(events)
-
-
-def test_what_ray_makes_of_a_stop_is_a_stop() -> None:
-    ray = pytest.importorskip("ray.exceptions")
-    remote = ray.RayTaskError("log_rollout", "a remote traceback", RunStopped("Training stops: why."))
-    error = remote.as_instanceof_cause()
-    assert isinstance(error, RunStopped) and _message(error) == "Training stops: why."
+        assert driver.main([script, "--global-batch-size", "8"]) == 1
+    assert "in use" in capsys.readouterr().err

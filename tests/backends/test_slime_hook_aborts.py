@@ -8,9 +8,8 @@ import httpx
 import pytest
 
 from tests.backends import slime_setup
-from tests.backends.slime_play import Status, play_and_abort, play_and_cancel, play_group, record, remote, server
+from tests.backends.slime_play import Status, play_and_abort, play_and_cancel, play_group, record, server
 from tests.backends.slime_setup import Sample, check_invariant, make_args, make_group, run, sampling_params, serve
-from tests.fakes.openai_server import OpenAIServer, Step
 
 __all__ = ["server"]  # a fixture
 
@@ -30,16 +29,6 @@ def test_hook_under_slimes_own_abort_returns_aborted_samples(tokenizer, tokenize
         [sample], cancels = run(args, work())
     assert (sample.status, sample.reward, sample.tokens) == (Status.ABORTED, None, [])
     assert (server.aborts == 0) == cancels, "a slime that cancels leaves the engine's other requests alone"
-
-
-def test_abort_flag_during_a_partner_turn_is_not_waited_out(server, tokenizer_dir, tmp_path) -> None:
-    async def work() -> list[Sample]:
-        async with OpenAIServer(script=[Step(), *[Step("hang")] * 9]) as partner:
-            args = make_args(tokenizer_dir, server.port, tmp_path, remote(partner))
-            return await play_and_abort(args, server, make_group(1), after_requests=2)
-
-    [sample] = run(make_args(tokenizer_dir, server.port, tmp_path), work())
-    assert sample.status == Status.ABORTED
 
 
 @pytest.mark.parametrize("call_off", [play_and_abort, play_and_cancel])

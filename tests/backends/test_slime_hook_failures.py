@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from slim_rl.dialogue.record import StopReason
+from slim_rl.partners.limits import Breaker
 from tests.backends import slime_setup
 from tests.backends.slime_play import Status, play_group, record, remote, server
 from tests.backends.slime_setup import Sample, check_invariant, make_args, make_group, run, serve
@@ -59,23 +60,10 @@ def test_a_dead_engine_fails_the_sample_and_nothing_else(tokenizer, tokenizer_di
             assert len(sample.rollout_routed_experts) == len(sample.tokens) - 1
 
 
-async def play_over_slimes_client(args: Any, group: list[Sample]) -> list[Any]:
-    args.use_distributed_post = True  # only now: slime's client is open, and needs no Ray
-    return await play_group(args, group)
-
-
-def test_requests_may_go_over_slimes_own_client(tokenizer, tokenizer_dir, tmp_path) -> None:
-    with serve(tokenizer, faults=Faults(error=0.2)) as server:
-        args = make_args(tokenizer_dir, server.port, tmp_path, {"slime": {"engine_retry_seconds": 60}})
-        samples = run(args, play_over_slimes_client(args, make_group(2)))
-    assert {sample.status for sample in samples} == {Status.COMPLETED}
-
-
-@pytest.mark.parametrize("play", [play_group, play_over_slimes_client])
-def test_a_refused_request_is_not_made_again(server, tokenizer_dir, tmp_path, play) -> None:
+def test_a_refused_request_is_not_made_again(server, tokenizer_dir, tmp_path) -> None:
     server.context_length = 10
     args = make_args(tokenizer_dir, server.port, tmp_path)
-    [sample] = run(args, play(args, make_group(1)))
+    [sample] = run(args, play_group(args, make_group(1)))
     assert sample.status == Status.FAILED
     assert "400" in record(sample).failure
     assert len(server.requests) == 1
@@ -124,19 +112,21 @@ def test_a_cancelled_dialogue_is_cancelled(tokenizer, tokenizer_dir, tmp_path) -
         run(args, cancel())
 
 
-def test_hook_failed_partner_keeps_its_cost(server, tokenizer_dir, tmp_path) -> None:
+def test_hook_failed_partner_keeps_its_cost(server, tokenizer_dir, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(Breaker, "failures", 1000)
+
     async def work() -> list[Sample]:
         # Enough for one game; then the endpoint answers with errors for good.
         script = [*[Step()] * 4, *[Step("status", status=500)] * 200]
         async with OpenAIServer(script=script) as partner:
-            args = make_args(tokenizer_dir, server.port, tmp_path, remote(partner, max_retries=1, outage_failures=1000))
+            args = make_args(tokenizer_dir, server.port, tmp_path, remote(partner, max_retries=1))
             first = await play_group(args, make_group(1))
             return first + await play_group(args, make_group(1, first=1))
 
     args = make_args(tokenizer_dir, server.port, tmp_path)
     played, failed = run(args, work())
     assert played.status == Status.COMPLETED
-    assert sum(turn.usage["calls"] for turn in record(played).turns if turn.usage) == 4
+    assert sum(turn.usage.calls for turn in record(played).turns if turn.usage) == 4
     assert (failed.status, failed.reward, failed.remove_sample) == (Status.FAILED, 0.0, True)
     assert record(failed).stop_reason is StopReason.PARTNER_FAILED
     check_invariant(failed)

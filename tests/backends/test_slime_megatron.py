@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import pytest
 
-from slim_rl.backends.slime.flags import check_batch
 from slim_rl.config import load_config
 from slim_rl.config.trainers import values
-from slim_rl.errors import ConfigError
 from tests.fakes.upstream import import_megatron
 
 
@@ -34,28 +31,6 @@ def test_a_longer_run_or_another_rate_needs_the_override(change: dict[str, Any])
     resumed = make(**change, override=True)
     resumed.load_state_dict(begun.state_dict())
     assert resumed.num_steps == 50 * 256
-
-
-@pytest.mark.parametrize("gpus", [1, 2, 3, 4, 6, 8, 12, 24])
-@pytest.mark.parametrize("games", [30, 32, 33])
-@pytest.mark.parametrize("micro", [1, 2])
-def test_the_batch_is_divided_as_megatron_divides_it(gpus: int, games: int, micro: int) -> None:
-    calculator = import_megatron("num_microbatches_calculator")
-    flags = {
-        "--actor-num-nodes": ["1"], "--actor-num-gpus-per-node": [str(gpus)], "--rollout-batch-size": [str(games)],
-        "--n-samples-per-prompt": ["8"], "--global-batch-size": [str(games * 8)], "--micro-batch-size": [str(micro)],
-    }  # fmt: skip
-
-    def refused(check: Any, error: type[BaseException]) -> bool:
-        with contextlib.suppress(error):
-            check()
-            return False
-        return True
-
-    def theirs() -> Any:
-        return calculator.ConstantNumMicroBatchesCalculator(games * 8, micro, gpus, False, 0)
-
-    assert refused(lambda: check_batch(flags), ConfigError) == refused(theirs, AssertionError)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 10, 19])

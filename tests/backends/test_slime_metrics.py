@@ -9,22 +9,16 @@ from typing import Any, ClassVar
 import pytest
 
 from slim_rl.dialogue.log import read_log
-from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.players import Partner, PartnerFailure
 from slim_rl.dialogue.record import StopReason, Turn
 from slim_rl.environment import View
 from slim_rl.errors import RunStopped, SlimError
 from slim_rl.games.matching.questions import annotate
 from tests.backends.slime_setup import make_args, make_group, run, sampling_params, serve
 
-from slim_rl.backends.slime import metrics  # isort: skip
+from slim_rl.backends.slime import log as metrics  # isort: skip
 from slim_rl.backends.slime.hook import RECORD  # isort: skip
-from slim_rl.backends.slime.rewards import rollout_failures  # isort: skip
 from slim_rl.rollout import generate, keep_usable_groups, log_eval_rollout, log_rollout, normalize_rewards  # isort: skip
-
-
-@pytest.fixture(autouse=True)
-def clean() -> None:
-    rollout_failures.clear()
 
 
 async def play(args: Any, group: list[Any], evaluation: bool = False) -> list[Any]:
@@ -79,9 +73,9 @@ def test_failures_count_in_their_own_metrics_only(tokenizer, tokenizer_dir, tmp_
     dialogues = [metrics.Dialogue.from_dict(sample.metadata["dialogue"]) for sample in samples]
     for dialogue in dialogues:
         annotate(dialogue)  # as the log does
-    measured = metrics._measure(dialogues, metrics.Failures(dialogues))
+    measured = metrics.batch_metrics(dialogues)
     assert measured["reward"] == pytest.approx(sum(sample.reward for sample in samples[:3]) / 3)
-    assert (measured["ended"], measured["failed"], measured["failure/engine_failed"]) == (4.0, 0.25, 1.0)
+    assert (measured["failed"], measured["failure/engine_failed"]) == (0.25, 1.0)
     assert measured["questions"] == 3.0
     assert measured["agreed"] == 1.0
     assert measured["turns_p50"] == 8.0
@@ -105,7 +99,7 @@ def test_an_evaluation_has_the_number_of_steps_trained_before_it(
     tracked: list[tuple[str, float]] = []
     monkeypatch.setattr(metrics, "_begun", False)
     monkeypatch.setattr(
-        metrics, "log_metrics", lambda args, found, step_key: tracked.append((step_key, found[step_key]))
+        metrics.logging_utils, "log", lambda args, found, step_key: tracked.append((step_key, found[step_key]))
     )
     args, samples = play_some(tokenizer, tokenizer_dir, tmp_path, evaluation=True)
     for train in (None, 0, 1):
@@ -138,16 +132,6 @@ def test_evaluation_in_which_every_game_failed_stops_the_run(tokenizer_dir, tmp_
     with pytest.raises(RunStopped, match="Nothing was measured in held_out: 2 of 2 dialogues failed"):
         log_eval_rollout(0, args, {"held_out": results}, None)
     assert len(list(read_log(tmp_path / "logs" / "eval.jsonl"))) == 2
-
-
-def test_dropped_groups_count_among_the_failures(tokenizer, tokenizer_dir, tmp_path) -> None:
-    args, samples = play_some(tokenizer, tokenizer_dir, tmp_path)
-    keep_usable_groups(args, samples[3:])  # a group of one failed game
-    keep_usable_groups(args, samples[:3])
-    args.slim_rl["train"] = {"stop_failures": 0.2}
-    with pytest.raises(SlimError, match="1 of 4 dialogues failed"):
-        log_rollout(0, args, samples[:3], {}, 1.0)
-    assert rollout_failures.count == 0
 
 
 def test_selfplay_logs_both_seats(tokenizer, tokenizer_dir, tmp_path) -> None:
@@ -190,7 +174,7 @@ def test_a_rollout_that_the_partners_end_met_is_not_trained_on(tokenizer, tokeni
         log_eval_rollout(0, args, {"held_out": results}, None)
 
 
-class Counting:
+class Counting(Partner):
     """A partner that costs money, and never speaks."""
 
     identity: ClassVar[dict[str, Any]] = {"kind": "counting"}
@@ -205,7 +189,7 @@ class Counting:
 
 def test_what_a_run_spends_is_kept_beside_its_checkpoints(tokenizer, tokenizer_dir, tmp_path) -> None:
     with serve(tokenizer) as server:
-        partner = {"kind": f"{__name__}.Counting"}
+        partner = {"kind": f"{__name__}.Counting", "args": {}}
         args = make_args(tokenizer_dir, server.port, tmp_path, {"partner": partner}, save=str(tmp_path / "run"))
         samples = run(args, play(args, make_group(1)))
     assert Counting.kept == [tmp_path / "run"]

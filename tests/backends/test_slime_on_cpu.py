@@ -18,12 +18,12 @@ from slime_cpu import flags, run, sources
 from slime_cpu.environment import of_the_script
 from slime_cpu.progress import told
 
-from slim_rl.backends.checkpoints import read_model_config
 from slim_rl.backends.slime import flags as flags_of_slime
 from slim_rl.backends.slime.launch import missing
 from slim_rl.config import load_config
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.errors import ConfigError, SlimError
+from slim_rl.files import read_object
 from slim_rl.policies import servers
 from tests.backends.paid_batch import dialogues
 from tests.paths import ROOT
@@ -35,7 +35,10 @@ SITE = ROOT / "tools" / "slime_cpu" / "site"
 def test_the_small_models_have_a_script_of_their_shape(model: str) -> None:
     script = of_the_script(ROOT, ROOT)["MODEL_SCRIPT"]
     printed = subprocess.check_output(["bash", "-euc", f'source {script} && echo "${{MODEL_ARGS[@]}}"'], text=True)
-    shape, architecture = read_model_config(ROOT / "data" / model), flags_of_slime.parse_flags(printed.split())
+    shape, architecture = (
+        read_object(ROOT / "data" / model / "config.json"),
+        flags_of_slime.parse_flags(printed.split()),
+    )
     assert architecture["--hidden-size"] == [str(shape["hidden_size"])]
     assert architecture["--num-layers"] == [str(shape["num_hidden_layers"])]
     assert architecture["--vocab-size"] == [str(shape["vocab_size"])]
@@ -43,7 +46,7 @@ def test_the_small_models_have_a_script_of_their_shape(model: str) -> None:
 
 def test_missing_without_a_gpu_names_make_run_slime(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert "make run-slime" in missing([])
+    assert "make run-slime" in missing()
 
 
 @pytest.mark.parametrize(
@@ -113,6 +116,7 @@ class Handler(BaseHTTPRequestHandler):
 Path(os.environ["ENGINE"]).write_text(f"{os.getpid()}\\n")
 HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).serve_forever()
 """,
+    "slime/utils/arguments.py": "",
     "ray.py": "init = shutdown = get = lambda *args, **kwargs: None",
     "train.py": """
 import argparse, os, ray, signal, sys, time
@@ -146,7 +150,7 @@ def train(args):
 def stopped(folder: Path, monkeypatch: pytest.MonkeyPatch, kills: bool = False, **others: str) -> str:
     """What a run says at its end that is made of the stand-ins, with `others` in the place of some."""
     for name, text in (_STAND_INS | others).items():
-        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     monkeypatch.syspath_prepend(folder)
     monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)

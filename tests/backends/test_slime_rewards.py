@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from pathlib import Path
 from statistics import mean, stdev
@@ -12,12 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.record import Dialogue, StopReason
-from slim_rl.errors import RunStopped, SlimError
-from tests.backends.slime_setup import Sample, make_args, state
+from tests.backends.slime_setup import Sample, make_args
 
-from slim_rl.backends.slime.rewards import rollout_failures  # isort: skip
 from slim_rl.rollout import keep_usable_groups, normalize_rewards  # isort: skip
 
 Status = Sample.Status
@@ -41,7 +37,6 @@ def dialogue(reason: StopReason, seat: int = 0) -> Dialogue:
 
 @pytest.fixture
 def args(tokenizer_dir: Path, tmp_path: Path) -> Any:
-    rollout_failures.clear()
     return make_args(tokenizer_dir, 0, tmp_path)
 
 
@@ -124,49 +119,8 @@ def test_a_batch_of_failures_alone_is_zeros(args) -> None:
 )
 @pytest.mark.parametrize("nested", [False, True])
 def test_groups_that_are_kept(tmp_path, group, settings, reason, nested) -> None:
-    rollout_failures.clear()
     args = make_args(tmp_path, 0, tmp_path, {"slime": settings})
     samples = [sample(reward) for reward in group]
     output = keep_usable_groups(args, [[s] for s in samples] if nested else samples)
     assert (bool(output.keep), output.reason) == (reason is None, reason)
     assert output.keep or output.keep_when_insufficient, "where no group can take its place, nothing is drawn again"
-
-
-def test_the_filter_stops_a_rollout_that_would_never_fill(args) -> None:
-    assert keep_usable_groups(args, [sample(0.5)] * 3 + [sample(None)]).keep
-    with pytest.raises(SlimError, match=r"5 of 8 dialogues failed \(62%\): 5 × partner_failed: why"):
-        keep_usable_groups(args, [sample(None)] * 4)
-    rollout_failures.clear()
-
-
-async def test_stopped_rollout_cancels_running_games(args: Any) -> None:
-    playing = asyncio.create_task(asyncio.sleep(60))
-    state(args).pendings.add(playing)
-    with pytest.raises(RunStopped):
-        keep_usable_groups(args, [sample(None)] * 8)
-    await asyncio.wait([playing])
-    assert playing.cancelled()
-
-
-def test_the_filter_judges_no_run_by_less_than_a_rollout(args) -> None:
-    assert not keep_usable_groups(args, [sample(None)] * 4).keep
-    assert keep_usable_groups(args, [sample(0.5)] * 4).keep
-    assert (rollout_failures.count, rollout_failures.failed_share) == (8, 0.5)
-
-
-def test_the_tally_counts_what_ended_and_warns_in_between(args, caplog) -> None:
-    from slim_rl.backends.slime.setup import config_of
-
-    config, ended = config_of(args), Failures()
-    for reason in [StopReason.AGREED] * 19 + [StopReason.ABORTED, StopReason.MAX_TURNS]:
-        ended.add(dialogue(reason))
-    ended.check(config)
-    ended.warn(config)
-    assert (ended.count, ended.failed_share, caplog.records) == (20, 0.0, [])
-    ended.add(dialogue(StopReason.ENGINE_FAILED))
-    ended.warn(config)
-    assert caplog.records == []  # 1 of 21 is below 5%
-    ended.add(dialogue(StopReason.ENGINE_FAILED))
-    ended.warn(config)
-    assert "2 of 22 dialogues failed" in caplog.text
-    ended.check(config)

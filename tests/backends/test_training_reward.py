@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from slim_rl.config import Config, parse_config
+from slim_rl.dialogue.measures import tracked
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.dialogue.tracked import tracked
 from slim_rl.dialogue.training_reward import make_training_reward
 from tests.backends.paid_batch import BY_DIALOGUE, CONTROLS, STEP, dialogues, paid, run, samples, token_advantages
 from tests.fakes.upstream import NO_MEGATRON, NO_SLIME, megatrons, slimes
@@ -58,7 +58,7 @@ def test_trl_compares_what_is_paid(control: str, tmp_path: Path, model: Path) ->
     from slim_rl.backends.trl.rollouts import Rollouts
     from slim_rl.backends.trl.trainer import make_trainer
     from slim_rl.dialogue.chat import Chat
-    from slim_rl.dialogue.dealing import load_rows
+    from slim_rl.dialogue.games_file import load_rows
     from slim_rl.dialogue.log import DialogueLog
     from slim_rl.dialogue.worker import RolloutWorker
     from slim_rl.policies.transformers import TransformersPolicy, load_model
@@ -130,14 +130,16 @@ def test_slime_shuffles_by_the_step_that_it_logs(tmp_path: Path) -> None:
 
 
 def test_slime_tells_what_was_paid_beside_the_games_reward() -> None:
-    import tests.backends.slime_setup  # noqa: F401  (makes slime importable)
-
-    from slim_rl.backends.slime.metrics import _paid  # isort: skip
+    from slim_rl.dialogue.measures import train_reward  # isort: skip
 
     priced = parse_config(run("priced"))
     played = [reward for reward in paid(priced) if reward is not None]
-    assert _paid(dialogues(), priced) == {"train_reward": pytest.approx(fmean(played))}
-    assert _paid(dialogues(), parse_config(run("game"))) == _paid(dialogues(), parse_config(run("shuffled"))) == {}
+    assert train_reward(priced, dialogues()) == {"train_reward": pytest.approx(fmean(played))}
+    assert (
+        train_reward(parse_config(run("game")), dialogues())
+        == train_reward(parse_config(run("shuffled")), dialogues())
+        == {}
+    )
 
 
 @pytest.mark.parametrize("slime", slimes() or [None], ids=str)
@@ -157,12 +159,16 @@ def loop_of(config: Config) -> Any:
     from slim_rl.backends.verl.agent_loop import DialogueLoop
 
     loop = object.__new__(DialogueLoop)
-    loop.process = SimpleNamespace(config=config)  # type: ignore[assignment]
+    worker = SimpleNamespace(training_reward=make_training_reward(config))
+    loop.process = SimpleNamespace(config=config, worker=worker)  # type: ignore[assignment]
     loop._tracked = [name for name in tracked(config.environment) if name != "reward"]
     return loop
 
 
-@pytest.mark.parametrize("control", CONTROLS)
+ON_VERL = [name for name in CONTROLS if not make_training_reward(parse_config(run(name))).takes_the_step]
+
+
+@pytest.mark.parametrize("control", ON_VERL)
 def test_verl_compares_what_is_paid(control: str) -> None:
     pytest.importorskip("verl")
     import numpy as np
@@ -170,21 +176,15 @@ def test_verl_compares_what_is_paid(control: str) -> None:
     from verl.protocol import DataProto
     from verl.trainer.ppo.ray_trainer import compute_advantage
 
-    from slim_rl.backends.verl.compose import compose
-    from slim_rl.backends.verl.launch import build_overrides
-    from slim_rl.backends.verl.plugin import turn_credit  # noqa: F401  (registers itself)
-    from slim_rl.backends.verl.training_reward import token_rewards
+    from slim_rl.backends.verl.settings import compose, settings
 
     config = parse_config(run(control))
-    verl = compose(build_overrides(config))
+    verl = compose(settings(config))
     order = [5, 0, 7, 3, 1, 6, 4]  # as verl balances rows; the failed dialogue is none of them
     batch = [dialogues()[row] for row in order]
     loop = loop_of(config)
     policy: Any = SimpleNamespace(seconds=0.0, preempted=-1, versions=[])
     rows = [loop._output(dialogue, policy).as_dict() for dialogue in batch]
-    if make_training_reward(config).takes_the_step:
-        told = token_rewards(batch, [len(dialogue.response_ids) for dialogue in batch], config, STEP)
-        rows = [row | {"rm_scores": torch.tensor(tokens)} for row, tokens in zip(rows, told, strict=True)]
     expected = paid(config)
     total = [row["rm_scores"].sum().item() for row in rows]
     if control in BY_DIALOGUE:  # else the advantages of turns stand there

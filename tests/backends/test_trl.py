@@ -16,16 +16,14 @@ from safetensors.torch import load_file
 
 from slim_rl.backends.trl import run as local
 from slim_rl.backends.trl.arguments import grpo_arguments
-from slim_rl.backends.trl.callbacks import last_whole_checkpoint
-from slim_rl.backends.trl.dry_run import dry_run
+from slim_rl.backends.trl.checkpoints import last_whole_checkpoint
 from slim_rl.backends.trl.rollouts import Rollouts, loss_mask
 from slim_rl.backends.trl.trainer import make_trainer
 from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.dealing import load_rows
-from slim_rl.dialogue.factory import make_partner
+from slim_rl.dialogue.games_file import load_rows
 from slim_rl.dialogue.log import DialogueLog, read_log
-from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.players import Partner, PartnerFailure, make_partner
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import SlimError
@@ -35,7 +33,7 @@ TINY = {
     "seed": 1,
     "game": {"n": 2, "scales": False, "max_turns": 6, "max_errors": 2, "rules": "none", "hardness": 1.1},
     "data": {"num_train": 40, "num_eval": 6},
-    "partner": {"kind": "shy", "accept_fraction": 0.0},
+    "partner": {"kind": "shy", "args": {"accept_fraction": 0.0}},
     "limits": {"turn_tokens": 48, "dialogue_tokens": 240},
     "train": {
         "steps": 4,
@@ -61,7 +59,7 @@ TINY = {
 def make_config(folder: Path, name: str, *overrides: str) -> Config:
     data = json.loads(json.dumps(TINY))
     data["data"] |= {"train": str(folder / "train.jsonl"), "eval": str(folder / "eval.jsonl")}
-    data |= {"name": name, "output_dir": str(folder / "runs"), "log": {"dir": str(folder / "logs")}}
+    data |= {"name": name, "output_dir": str(folder / "runs")}
     data["policy"] = {"model": str(folder / "model")}
     return parse_config(data, overrides)
 
@@ -76,12 +74,15 @@ def make_rollouts(config: Config, folder: Path, partner: Any = None) -> tuple[An
     return make_trainer(config, model, tokenizer, rollouts, folder / config.name), rollouts
 
 
-class Unreliable:
+class Unreliable(Partner):
     """A shy partner whose every third dialogue fails."""
 
     def __init__(self, config: Config) -> None:
-        self.partner = make_partner(config)
-        self.identity = self.partner.identity
+        self.partner: Any = make_partner(config)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return self.partner.identity
 
     async def act(self, view: Any) -> Turn:
         if view.seed % 3 == 0:
@@ -211,7 +212,7 @@ def test_a_finished_run_is_left_as_it_is_and_can_be_made_longer(folder, whole) -
 
 
 def test_selfplay_gives_two_rows_a_game_with_one_reward(folder) -> None:
-    trainer, rollouts = make_rollouts(make_config(folder, "selfplay", "partner.kind=self"), folder, partner=object())
+    trainer, rollouts = make_rollouts(make_config(folder, "selfplay", "partner.kind=self"), folder)
     names = rollouts.names()[:2]
     output = rollouts([name for name in names for _ in range(4)], trainer)
     assert output["given"][:4] == output["given"][4:]
@@ -274,11 +275,3 @@ def test_async_loop_is_left_clean(folder) -> None:
     rollouts(names, trainer)  # a second event loop on the same policy and partner
     with pytest.raises(RuntimeError):
         asyncio.get_running_loop()
-
-
-def test_dry_run_refuses_more_processes_than_dialogues(folder: Path) -> None:
-    config = make_config(folder, "many", "train.processes=9", "train.micro_batch=1")
-    with pytest.raises(SlimError, match="= 8 dialogues, fewer than the 9 processes that share them"):
-        dry_run(config)
-    with pytest.raises(SlimError, match="do not divide into micro-batches of 2 on 3"):
-        dry_run(make_config(folder, "odd", "train.processes=3"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,8 +11,7 @@ import torch
 
 from slim_rl import train
 from slim_rl.backends.trl.arguments import grpo_arguments
-from slim_rl.config import Config, parse_config
-from slim_rl.errors import ConfigError
+from slim_rl.config import parse_config
 from tests.backends.test_trl import batch, make_config, make_rollouts
 
 
@@ -21,25 +19,6 @@ def test_trl_overrides_reach_its_arguments(tmp_path: Path) -> None:
     config = parse_config({}, ["trl.overrides={entropy_coef: 0.01, delta: 4.0}"])
     arguments = grpo_arguments(config, tmp_path)
     assert (arguments.entropy_coef, arguments.delta, arguments.learning_rate) == (0.01, 4.0, config.train.learning_rate)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "said"),
-    [
-        ({"learning_rate": 1}, r"^trl\.overrides\.learning_rate is set by slim_rl; set train\.learning_rate instead"),
-        ({"beta": 1}, r"beta is set by slim_rl; set train\.kl_coef instead"),
-        ({"use_vllm": True}, r"use_vllm is set by slim_rl; leave it out"),
-        ({"output_dir": "x"}, r"output_dir is set by slim_rl; leave it out"),
-        ({"entropy_coeff": 1}, r"GRPOConfig has no such field; did you mean entropy_coef\?"),
-        ({"top_entropy_quantile": 0.5, "optim": "adam"}, r"trl\.overrides: TRL refuses .*optim.*correct it"),
-    ],
-    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
-)
-def test_trl_override_that_slim_rl_sets_or_trl_lacks_is_refused(
-    overrides: dict[str, Any], said: str, tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigError, match=said):
-        grpo_arguments(Config().changed(trl={"overrides": overrides}), tmp_path)
 
 
 def test_entropy_bonus_moves_dialogues_without_an_advantage(folder: Path) -> None:

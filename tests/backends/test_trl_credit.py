@@ -16,7 +16,7 @@ from slim_rl.backends.trl.launch import check
 from slim_rl.config import parse_config
 from slim_rl.dialogue.log import read_log
 from slim_rl.errors import ConfigError
-from slim_rl.games.matching import MatchingEnv
+from slim_rl.games.matching.lab import state_values
 from tests.backends.test_trl import Unreliable, batch, make_config, make_rollouts
 
 
@@ -53,7 +53,7 @@ def test_each_turn_has_the_reward_to_come_less_the_state_value(folder) -> None:
     several = 0
     for start in range(0, len(lines), 4):
         group = lines[start : start + 4]
-        values = [MatchingEnv.state_values(line) for line in group]
+        values = [state_values(line) for line in group]
         mean = sum((line.reward or 0) - known[0] for line, known in zip(group, values, strict=True)) / 4
         for row, (line, known) in enumerate(zip(group, values, strict=True), start):
             spans = [turn.span for turn in line.turns if turn.role == "policy"]
@@ -72,19 +72,10 @@ def test_a_run_with_it_trains_to_its_end(folder) -> None:
     assert len(list(read_log(result.log_dir / "train.jsonl"))) == 2 * 8
 
 
-def test_trl_belief_credit_trains_and_logs_beliefs(folder) -> None:
-    result = local.train(
-        make_config(folder, "belief", "train={reward: belief_credit, reward_args: {decay: 0}}", "train.steps=1")
-    )
-    lines = list(read_log(result.log_dir / "train.jsonl"))
-    beliefs = [turn.belief for line in lines for turn in line.turns if turn.role == "policy"]
-    assert len(lines) == 8 and beliefs and all(belief is not None and belief < 0 for belief in beliefs)
-
-
 def test_expected_credit_without_state_values_is_refused_first(tmp_path) -> None:
     game = {"environment": "examples.secret_number.SecretNumber", "output_dir": str(tmp_path / "runs")}
     config = parse_config(game, ["train.reward=turn_credit"])
     for start in (local.train, check):
-        with pytest.raises(ConfigError, match=r"train\.reward=turn_credit needs the classmethod"):
+        with pytest.raises(ConfigError, match=r"train\.reward=turn_credit needs the instrument's method"):
             start(config)
     assert not (tmp_path / "runs").exists()

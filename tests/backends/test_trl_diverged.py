@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from slim_rl.backends.trl import run as local
-from slim_rl.backends.trl.callbacks import whole_checkpoints
+from slim_rl.backends.trl.checkpoints import whole_checkpoints
 from slim_rl.dialogue.log import read_log
 from slim_rl.errors import Diverged, RunStopped
 from slim_rl.games.matching import MatchingEnv
@@ -82,5 +82,5 @@ def test_nan_reward_fails_its_dialogue(folder: Path, monkeypatch: pytest.MonkeyP
     config = make_config(folder, f"reward-{reward}", "train.eval_games=0")
     with pytest.raises(RunStopped, match=rf"MatchingEnv\.get_normalized_reward returned {reward}, outside"):
         local.train(config)
-    logged = list(read_log(config.log.dir / config.name / "train.jsonl"))
+    logged = list(read_log(config.run_dir / config.log.dir / "train.jsonl"))
     assert logged and all(dialogue.failed and dialogue.reward is None for dialogue in logged)

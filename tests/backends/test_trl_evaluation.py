@@ -11,12 +11,13 @@ import pytest
 pytest.importorskip("trl")
 import torch
 
-from slim_rl.analysis.compared import compare_runs
+from slim_rl.analysis.held_out import cells_of, compare
+from slim_rl.analysis.load import load
 from slim_rl.backends import Result
 from slim_rl.backends.trl import run as local
 from slim_rl.dialogue.log import DialogueLog, read_log
+from slim_rl.dialogue.measures import batch_metrics
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.dialogue.tracked import batch_metrics
 from slim_rl.errors import RunStopped
 from tests.backends.test_trl import make_config, weights
 from tests.backends.test_trl_run import scalars
@@ -54,7 +55,7 @@ def test_training_is_the_same_with_and_without_evaluations(
     reward = batch_metrics(played["eval-000002"])["reward"]
     assert f"reward {reward:.3f}" in lines[1] and max(map(len, lines)) <= 80
 
-    pair = compare_runs(whole.log_dir, result.log_dir)
+    (pair,) = compare(cells_of(load([whole.log_dir, result.log_dir]).frame))
     assert pair["measures"]["reward"]["value"] == 0, "both as they were played last"
 
 
@@ -79,7 +80,7 @@ def test_interrupted_evaluation_resumes_without_repeats(
         patch.setattr(DialogueLog, "append", breaks)
         with pytest.raises(KeyboardInterrupt):
             local.train(config)
-    logs = config.log.dir / config.name
+    logs = config.run_dir / config.log.dir
     early = {log.name: log.read_bytes() for log in logs.glob("eval-*.jsonl")}
     assert early["eval-000003.jsonl"].count(b"\n") == 2
 

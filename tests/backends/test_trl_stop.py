@@ -18,14 +18,22 @@ from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.errors import ConfigError, RunStopped
-from slim_rl.partners.spend import spent_usd
+from slim_rl.partners.endpoint import Endpoint
+from slim_rl.partners.limits import Breaker
 from tests.backends.test_trl import make_config
 from tests.fakes.openai_server import OpenAIServer, Step, serving
+from tests.partners.openai_setup import spent_usd
+
+
+@pytest.fixture(autouse=True)
+def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Endpoint, "first_wait", 0.01)
+    for name, value in (("failures", 2), ("seconds", 0.0), ("probe_seconds", 0.02)):
+        monkeypatch.setattr(Breaker, name, value)
 
 
 def config_of(folder: Path, name: str, server: OpenAIServer, *others: str, **openai: Any) -> Config:
-    quick = {"backoff_seconds": 0.01, "outage_seconds": 0.0, "outage_probe_seconds": 0.02, "outage_failures": 2}
-    partner = {"base_url": server.url, "send_seed": False, "concurrency": 1, **quick, **openai}
+    partner = {"base_url": server.url, "concurrency": 1, **openai}
     changes = [f"partner.openai.{key}={json.dumps(value)}" for key, value in partner.items()]
     # a checkpoint every 50 steps: none would be there when the run stops
     return make_config(
@@ -43,7 +51,7 @@ def config_of(folder: Path, name: str, server: OpenAIServer, *others: str, **ope
 def partner_calls(config: Config) -> list[int]:
     """The partner's turns in each step of the log."""
     steps = [0] * config.train.steps
-    for dialogue in read_log(config.log.dir / config.name / "train.jsonl"):
+    for dialogue in read_log(config.run_dir / config.log.dir / "train.jsonl"):
         steps[dialogue.step or 0] += sum(turn.role == "partner" for turn in dialogue.turns)
     return steps
 
@@ -96,9 +104,10 @@ def test_stop_saves_finished_steps_and_the_run_resumes(folder: Path, kind: str) 
     assert all(mine[name].equal(theirs[name]) for name in theirs)
 
 
-def test_too_many_failures_save_too(folder: Path) -> None:
+def test_too_many_failures_save_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Breaker, "failures", 10_000)
     with serving() as server:
-        config = config_of(folder, "failing", server, "train.stop_failures=0.2", max_retries=0, outage_failures=10_000)
+        config = config_of(folder, "failing", server, "train.stop_failures=0.2", max_retries=0)
         server.meets = lambda body: Step("junk") if len(server.requests) > 14 else None
         with pytest.raises(RunStopped, match="dialogues failed") as caught:
             local.train(config)

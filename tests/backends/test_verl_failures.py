@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 pytest.importorskip("verl")
-import torch
 from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
 from verl.workers.rollout.replica import TokenOutput
 
-from slim_rl.backends.verl.plugin import grpo_played
+from slim_rl.backends.verl.plugin import without_lone_dialogues
 from tests.backends.verl_loop_setup import advantages_of, batch_of, logs, model, play, rows, runs, speak
 from tests.backends.verl_setup import Server
 
@@ -61,22 +59,13 @@ def test_a_turn_that_the_engine_aborted_is_not_played(
 def test_a_lone_survivor_has_nothing_to_be_compared_with(runs: Any, rows: Any, tokenizer: Any) -> None:
     _, verl = runs()
     outputs = play(verl, Server(tokenizer, failing({0, 1, 3})), rows[:1])
-    assert not any(outputs.values())
-    # verl's own GRPO would have given it its bare reward for an advantage
-    kept = play(runs({}, "algorithm.adv_estimator=gae")[1], Server(tokenizer, failing({0, 1, 3})), rows[:1])
-    assert sum(map(len, kept.values())) == 1  # a critic needs no siblings
-    data, keys = batch_of(kept)
-    data = compute_advantage_for_multi_trajectories(data, keys, "grpo", config=verl.algorithm)
-    assert advantages_of(data).item() == pytest.approx(data.batch["rm_scores"].sum().item(), abs=1e-4)
+    assert sum(map(len, outputs.values())) == 1
 
+    def advantage(compute: Any, estimator: str = "grpo") -> tuple[float, float]:
+        data, keys = batch_of(outputs)
+        data = compute(data, keys, estimator, config=verl.algorithm)
+        return advantages_of(data).item(), data.batch["rm_scores"].sum().item()
 
-def test_grpo_played_is_verls_grpo_where_nothing_failed() -> None:
-    from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
-
-    rewards = torch.rand(6, 5) * torch.tensor([0.0, 0, 0, 0, 1])
-    mask = torch.ones(6, 5)
-    index = np.array(["a", "a", "a", "b", "b", "b"], dtype=object)
-    for scale in (True, False):
-        ours, _ = grpo_played(rewards, mask, index, config={"norm_adv_by_std_in_grpo": scale})
-        theirs, _ = compute_grpo_outcome_advantage(rewards.clone(), mask, index, norm_adv_by_std_in_grpo=scale)
-        assert torch.equal(ours, theirs)
+    own, reward = advantage(compute_advantage_for_multi_trajectories)
+    assert own == pytest.approx(reward, abs=1e-4)  # verl's own GRPO gives it its bare reward for an advantage
+    assert advantage(without_lone_dialogues(compute_advantage_for_multi_trajectories))[0] == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import json
 import os
@@ -25,9 +24,7 @@ from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.dataset.rl_dataset import RLHFDataset
 
 from slim_rl.backends.verl.agent_loop import process_of
-from slim_rl.backends.verl.policy import ServerPolicy
 from slim_rl.dialogue.log import read_log
-from slim_rl.dialogue.policy import PolicyFailure, Sampled
 from tests.backends.verl_loop_setup import PLANS, advantages_of, batch_of, logs, model, play, rows, runs, speak
 from tests.backends.verl_setup import Server, checkpoint
 
@@ -50,48 +47,6 @@ def test_a_played_game_is_one_output_of_verls(runs: Any, rows: Any, tokenizer: A
     assert {dialogue.step for dialogue in logs(config)} == {
         4
     }  # verl's fifth step; the first is 0, as under every trainer
-
-
-def test_a_question_that_is_put_is_trained_on(runs: Any, rows: Any, tokenizer: Any, logs: Any) -> None:
-    config, verl = runs(
-        {"seed": 3, "train": {"games_per_step": 2, "group_size": 4, "exploring_starts": 1.0, "exploring_steps": 8}}
-    )  # the rows' step is verl's fifth
-    outputs = play(verl, Server(tokenizer, speak), rows, n=8)
-    put = [dialogue for dialogue in logs(config) if dialogue.turns[0].forced]
-    assert 2 <= len(put) <= 14, "of 16 dialogues some half"
-    for (output,) in outputs.values():
-        first, _, second, *_ = output.extra_fields["dialogue"]["turns"]
-        start, end = first["span"]
-        assert output.response_mask[start:end] == [1] * (end - start)
-        assert any(output.response_logprobs[start:end]) != first["forced"]
-        assert not second["forced"]
-
-
-def test_verl_belief_is_scored_by_its_server(runs: Any, rows: Any, tokenizer: Any) -> None:
-    _, plain = runs()
-    _, verl = runs({"train": {"games_per_step": 2, "group_size": 4, "reward": "belief_credit"}})
-    server = Server(tokenizer, speak)
-    outputs, others = play(verl, server, rows, n=2), play(plain, Server(tokenizer, speak), rows, n=2)
-    for (output,), (other,) in zip(outputs.values(), others.values(), strict=True):
-        assert (output.response_ids, output.response_mask) == (other.response_ids, other.response_mask)
-        own = [turn for turn in output.extra_fields["dialogue"]["turns"] if turn["role"] == "policy"]
-        assert len({turn["belief"] for turn in own}) == 1 and own[0]["belief"] < -1  # each token -0.125
-    scoring = [params for _, _, params in server.calls if "prompt_logprobs" in params]
-    assert len(scoring) == len(server.calls) / 2
-    assert all(params == {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0} for params in scoring)
-
-
-@pytest.mark.parametrize("wrong", ["other", None])
-def test_verl_server_that_does_not_score_fails_the_turn(wrong: str | None, tokenizer: Any) -> None:
-    class Wrong(Server):
-        async def generate(self, *args: Any, **named: Any) -> Any:
-            output = await super().generate(*args, **named)
-            output.extra_fields["prompt_ids"] = [[0]] * 9 if wrong else []
-            return output
-
-    policy = ServerPolicy(Wrong(tokenizer, speak), {}, [], {})
-    with pytest.raises(PolicyFailure, match="logprobs of"):
-        asyncio.run(policy.score([1, 2, 3], Sampled([4, 5], [], "stop"), "key"))
 
 
 def test_a_prompt_that_verl_cannot_hold_is_told_of(runs: Any, rows: Any, tokenizer: Any, caplog: Any) -> None:

@@ -49,7 +49,7 @@ def start(folder: Path, partner: dict[str, Any]) -> None:
     ("partner", "says"),
     [
         (NO_CASSETTE, "The cassette {folder}/none.sqlite does not exist"),
-        ({"kind": "replay", "replay": "none"}, "There is no dialogue log {folder}/none"),
+        ({"kind": "yoked", "args": {"replay": "none"}}, "There is no dialogue log {folder}/none"),
         ({"kind": "openai", "openai": {"prompt": "none.md"}}, "prompt {folder}/none.md: No such file"),
     ],
 )
@@ -70,11 +70,11 @@ def test_a_machine_without_a_gpu_starts_nothing(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.usefixtures("elsewhere")
 def test_verl_is_given_a_config_that_another_folder_can_read(tmp_path: Path) -> None:
-    start(tmp_path, {"kind": "openai", "replay": "logs", "openai": {"cassette": "answers.sqlite"}})
+    start(tmp_path, {"kind": "openai", "openai": {"cassette": "answers.sqlite"}})
     assert (tmp_path / "started").read_text() == "started\n"
     config = load_config(tmp_path / "runs" / "r" / "config.yaml")
     assert config.data.train == tmp_path / "games.jsonl"
-    assert (config.partner.replay, config.partner.openai.cassette) == (tmp_path / "logs", tmp_path / "answers.sqlite")
+    assert config.partner.openai.cassette == tmp_path / "answers.sqlite"
     assert config.partner.openai.base_url is None, "the key is the cluster's own"
 
 
@@ -108,8 +108,10 @@ def test_a_signal_ends_verl_too(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("elsewhere")
 def test_a_trained_run_starts_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    start(tmp_path, {"kind": "shy"})  # writes the run's folder
+    (tmp_path / "started").unlink()
     checkpoints = tmp_path / "runs" / "r" / "checkpoints"
-    checkpoints.mkdir(parents=True)
+    checkpoints.mkdir()
     (checkpoints / "latest_checkpointed_iteration.txt").write_text("150")
     start(tmp_path, {"kind": "shy"})
     said = capsys.readouterr().err

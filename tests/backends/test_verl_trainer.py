@@ -8,9 +8,6 @@ from typing import Any
 import pytest
 
 pytest.importorskip("verl")
-from slim_rl.backends.checks import Check, check_packages, examine
-from slim_rl.backends.gpus import find_gpus
-from slim_rl.backends.verl.doctor import EXAMINATIONS
 from slim_rl.backends.verl.trainer import make_trainer
 from slim_rl.config import parse_config
 from slim_rl.errors import ConfigError
@@ -54,20 +51,3 @@ def test_older_trainer_of_verl_is_refused(tmp_path: Path, model: Path) -> None:
     with pytest.raises(ConfigError, match=r"trainer\.use_v1=false names verl's older trainer"):
         make_trainer(parse_config({"output_dir": str(tmp_path)}), ["trainer.use_v1=false"])
     assert not any(tmp_path.iterdir()), "nothing is written of what is refused"
-
-
-def test_the_doctor_says_what_is_there_and_what_is_not(tmp_path: Path, model: Path) -> None:
-    def look(**changes: Any) -> dict[str, Check]:
-        config = parse_config(settings(tmp_path, model) | changes, ["train.backend=verl"])
-        return {check.name: check for check in examine(config, {"packages": check_packages} | EXAMINATIONS)}
-
-    found = look()
-    assert found["verl"].status == "pass"
-    assert found["verl's config"].status == "pass"
-    assert found["verl's parts"].finding == "loop slim_rl_dialogue, reward manager GameRewardManager"
-    there = len(find_gpus())
-    assert (found["GPUs"].status == "fail") == (there < 2)
-    assert there or "0 of the 2" in found["GPUs"].finding
-
-    refused = look(verl={"overrides": {"algorithm.gama": 1}})["verl's config"]
-    assert (refused.status, "gama" in refused.finding) == ("fail", True)

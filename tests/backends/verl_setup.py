@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from slim_rl.backends.verl.compose import compose
 from slim_rl.backends.verl.data import write_data
-from slim_rl.backends.verl.launch import build_overrides, run_dir
+from slim_rl.backends.verl.settings import compose, run_dir
+from slim_rl.backends.verl.settings import settings as build_overrides
 from slim_rl.config import ROOT_KEY, Config, parse_config
 from tests.fakes.models import tiny_qwen3
 
@@ -38,11 +38,11 @@ def make_run(folder: Path, model: Path, settings: dict[str, Any], *extra: str) -
         }
         | settings
     )
-    overrides = build_overrides(config, ["actor_rollout_ref.rollout.agent.num_workers=1", *extra])
+    composed = compose(build_overrides(config), ["actor_rollout_ref.rollout.agent.num_workers=1", *extra])
     write_data(config, run_dir(config))
     data = {ROOT_KEY: config.model_dump(mode="json")}
     (run_dir(config) / "config.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
-    return config, compose(overrides)
+    return config, composed
 
 
 class Server:

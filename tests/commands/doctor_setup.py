@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from slim_rl.backends.checks import Check
-from slim_rl.commands.doctor import run_doctor
+from slim_rl.backends.doctor import EXAMINATIONS, Check, examine
+from slim_rl.config import load_config
 from tests.fakes.cluster import write_model
 
 
@@ -33,10 +33,11 @@ def config(tmp_path: Path, policy: Path) -> dict[str, Any]:
         },
         "policy": {"model": str(policy)},
         "output_dir": str(tmp_path / "runs"),
+        "train": {"games_per_step": 4},
     }
 
 
-def doctor(tmp_path: Path, config: dict[str, Any], backend: str = "trl") -> dict[str, Check]:
+def doctor(tmp_path: Path, config: dict[str, Any]) -> dict[str, Check]:
     path = tmp_path / "config.yaml"
     path.write_text(yaml.safe_dump({"slim_rl": config}))
-    return {check.name: check for check in run_doctor(path, backend)}
+    return {check.name: check for check in examine(load_config(path), EXAMINATIONS)}

@@ -7,6 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from slim_rl.cli import main
 from tests.paths import ROOT
 
 Done = subprocess.CompletedProcess[str]
@@ -23,3 +26,18 @@ def process(*arguments: str | Path, cwd: Path = ROOT, **options: Any) -> Done:
         check=False,
         **options,
     )
+
+
+def run(*words: object) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    assert not ended.value.code
+
+
+def refused(capsys: Any, *words: object) -> str:
+    """The one sentence that a command ends with."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("slim-rl: ")]
+    assert ended.value.code == 1 and len(said) == 1
+    return str(said[0])

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
-from slim_rl import __version__, cli
-from slim_rl.cli import CALLS, COMMANDS, LAB
-from slim_rl.config import parse_config
+from slim_rl import __version__
+from slim_rl.cli import COMMANDS, LAB
 from tests.commands.shell import Done, process
 from tests.paths import MISSING, ROOT
 
@@ -23,7 +20,7 @@ UNUSED = ("--set", "name=unused")  # `make run` has trained LOCAL's own name
 
 def test_the_core_is_light() -> None:
     core = ("slim_rl", "slim_rl.cli", "slim_rl.games.matching", "slim_rl.games.matching.questions", "slim_rl.partners")
-    core += ("slim_rl.lab.incentives", "slim_rl.backends.slime.launch")
+    core += ("slim_rl.backends.slime.launch",)
     heavy = (
         "torch", "transformers", "trl", "verl", "slime", "sglang", "openai", "matplotlib", "ray", "pandas", "scipy",
     )  # fmt: skip
@@ -40,23 +37,16 @@ for module in {core!r}:
 def test_help_names_every_command(slim_rl) -> None:
     result = slim_rl("--help")
     assert result.returncode == 0
-    assert all(f"  {command} " in result.stdout for command in (*COMMANDS, "lab")) and len(COMMANDS) == 9
+    assert all(f"  {command} " in result.stdout for command in (*COMMANDS, "lab")) and len(COMMANDS) == 8
 
 
 def test_help_of_the_lab_names_its_commands(slim_rl) -> None:
     result = slim_rl("lab", "--help")
-    assert result.returncode == 0 and result.stdout == slim_rl("lab").stdout == slim_rl("help", "lab").stdout
+    assert result.returncode == 0 and result.stdout == slim_rl("lab").stdout
     assert all(f"  {command} " in result.stdout for command in LAB)
 
 
-def test_help_may_be_a_word_before_the_command(slim_rl) -> None:
-    assert slim_rl("help").stdout == slim_rl("--help").stdout
-    assert slim_rl("help", "show").stdout == slim_rl("show", "--help").stdout
-    assert slim_rl("help", "lab", "arms").stdout == slim_rl("lab", "arms", "--help").stdout
-    assert "did you mean show?" in slim_rl("help", "shwo").stderr
-
-
-@pytest.mark.parametrize(("command", "usage"), [("show", "[LOG]..."), ("doctor", "[CONFIG]"), ("generate", "[CONFIG]")])
+@pytest.mark.parametrize(("command", "usage"), [("show", "[LOG]..."), ("generate", "[CONFIG]")])
 def test_what_may_be_left_out_stands_in_one_pair_of_brackets(slim_rl, command, usage) -> None:
     assert slim_rl(command, "--help").stdout.startswith(f"Usage: slim-rl {command} [OPTIONS] {usage}\n")
 
@@ -67,13 +57,6 @@ def test_help_imports_no_command() -> None:
     assert printed.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("command", CALLS)
-def test_every_command_has_help_that_begins_as_the_list_says(slim_rl, command) -> None:
-    result = slim_rl(*command.split(), "--help")
-    assert result.returncode == 0
-    assert cli.about(command) in " ".join(result.stdout.split())
-
-
 def test_version() -> None:
     assert process("--version").stdout == f"slim-rl {__version__}\n"
 
@@ -81,16 +64,16 @@ def test_version() -> None:
 def test_an_unknown_command_is_answered_by_the_known_ones(slim_rl) -> None:
     result = slim_rl("trian")
     assert result.returncode == 2
-    assert "no command 'trian'; did you mean train? The commands are generate, train, watch," in result.stderr
+    assert "no command 'trian'; did you mean train?" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("words", "meant"),
-    [(["arms"], "lab arms"), (["lab", "arns"], "lab arms"), (["lab", "leaderbord"], "lab leaderboard")],
+    [(["warmstart"], "lab warmstart"), (["lab", "warmstrat"], "warmstart")],
 )
 def test_a_command_of_the_lab_is_found_by_its_name(slim_rl, words, meant) -> None:
     result = slim_rl(*words)
-    assert result.returncode == 2 and f"did you mean {meant}? The commands are" in result.stderr
+    assert result.returncode == 2 and f"did you mean {meant}?" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -98,14 +81,9 @@ def test_a_command_of_the_lab_is_found_by_its_name(slim_rl, words, meant) -> Non
     [
         (("train", "nowhere.yaml"), "Cannot read the config nowhere.yaml"),
         (("train", "configs/matching_local.yaml", "--set", "game.m=3"), "'game.m' is not a key"),
-        (
-            ("train", "configs/matching.yaml", "--backend", "slime", "--print-flags", "--", "--num-gpus", "0"),
-            "--num-gpus is not a flag of slime's",
-        ),
         (("train", "configs/matching_local.yaml", "a=b"), "override for verl"),
-        (("lab", "arms", "configs/matching_local.yaml", "--seeds", "a"), "whole numbers"),
+        (("lab", "run", "configs/matching_local.yaml", "--seeds", "a"), "1,000 numbers and ranges"),
         (("analyze", "--log-dir", "nowhere"), "nowhere"),
-        (("lab", "audit", "nowhere"), "nowhere"),
         (("generate",), "--output"),
         (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--partner", "loud"), "partner.kind 'loud'"),
         (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--output", "x.csv"), "Name a folder"),
@@ -115,14 +93,10 @@ def test_a_command_of_the_lab_is_found_by_its_name(slim_rl, words, meant) -> Non
         (("generate", "--num-games", "1", "--output", "x.csv"), "jsonl or parquet"),
         (("generate", "--num-games", "1", "--output", "README.md/x.jsonl"), "README.md/x.jsonl"),
         (("play", LOCAL, "--set", "partner.kind=self"), "choose a partner"),
-        (("lab", "audit"), "No dialogue logs"),
         (
             ("play", LOCAL, "--game", "99999"),
             "--game 99999 does not exist. Choose one of the config's 400 games, 0 to 399.",
         ),
-        (("play", LOCAL, "--model", "data/warmstartt"), "Did you mean data/warmstart?"),
-        (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--games", "99999"), "Request at most 400"),
-        (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--games", "99999", "--dry-run"), "at most 400"),
         (("evaluate", LOCAL, "--checkpoint", MISSING, "--dry-run"), f"--checkpoint '{MISSING}' is not a folder here"),
         (
             ("train", LOCAL, "--dry-run", *UNUSED, "--set", f"policy.model={MISSING}"),
@@ -142,21 +116,16 @@ def test_a_command_of_the_lab_is_found_by_its_name(slim_rl, words, meant) -> Non
                 "train", "configs/matching.yaml", "--backend", "slime", "--print-flags", "--dry-run", "--set",
                 f"policy.model={MISSING}",
             ),
-            f"policy.model '{MISSING}'",
+            "is not a folder here",
         ),
         (("train", LOCAL, "--backend", "tlr"), "did you mean trl?"),
-        (("lab", "arms", LOCAL, "--arm", "mut", "--dry-run"), "did you mean mute?"),
+        (("lab", "run", LOCAL, "--arm", "mut", "--dry-run"), "did you mean mute?"),
         (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--partner", "shi"), "did you mean shy?"),
         (("evaluate", LOCAL, "--policy", "solo", "--engine-args", "'"), "Close each quotation mark"),
-        (("lab", "bench", "solo", "--engine-args", "'"), "Close each quotation mark"),
         (("evaluate", LOCAL, "--policy", "solo", "--mode", "forced:²"), "--mode forced:² is unknown"),
-        (("evaluate", LOCAL, "--policy", "solo", "--success-reward", "0.9"), "Add --num-trials"),
         (("evaluate", LOCAL, "--policy", "solo", "--human", "nope"), "There is no file nope"),
-        (("lab", "incentives", LOCAL, "--output-dir", "x.csv"), "Name a folder"),
-        (("show", "logs", "--descending"), "--descending needs --sort"),
-        (("export", "runs/x", "--output", "y", "--private"), "Name one with --push"),
-        (("generate", "--num-games", "1", "--output", ""), "Is a directory; choose another output"),
-        (("generate", "--num-games", "1", "--output", "/"), "Is a directory; choose another output"),
+        (("generate", "--num-games", "1", "--output", ""), "Name such a file"),
+        (("generate", "--num-games", "1", "--output", "/"), "Name such a file"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_one_sentence_and_exit_code_1(slim_rl, arguments, says) -> None:
@@ -177,8 +146,8 @@ def check_one_sentence(result: Done, says: str) -> None:
     ("content", "says"),
     [
         (b"\x93\x00\xff\x12", "not text"),
-        (b"a: " + b"[" * 5000, "nested too deeply"),
-        (b"a: &a {b: *a}", "nested too deeply"),
+        (b"a: " + b"[" * 5000, "not valid YAML"),
+        (b"a: &a {b: *a}", "'a' is not a key slim_rl knows"),
         (b"a: '1", "not valid YAML"),
     ],
     ids=["binary", "deep", "endless", "no end"],
@@ -186,7 +155,7 @@ def check_one_sentence(result: Done, says: str) -> None:
 def test_a_file_that_is_no_config_is_one_sentence(slim_rl, tmp_path, content, says) -> None:
     path = tmp_path / "config.yaml"
     path.write_bytes(content)
-    check_one_sentence(slim_rl("lab", "arms", path, "--dry-run"), says)
+    check_one_sentence(slim_rl("lab", "run", path, "--dry-run"), says)
 
 
 @pytest.mark.parametrize("number", ["-1", "0", "many"])
@@ -196,7 +165,7 @@ def test_a_number_of_games_that_is_none_is_refused(slim_rl, number) -> None:
 
 
 def test_arms_can_be_looked_at_first(slim_rl) -> None:
-    result = slim_rl("lab", "arms", "configs/matching_local.yaml", "--arm", "mute", "--seeds", "0,1", "--dry-run")
+    result = slim_rl("lab", "run", "configs/matching_local.yaml", "--arm", "mute", "--seeds", "0,1", "--dry-run")
     assert result.returncode == 0 and result.stdout.count("partner.kind=") == 2
 
 
@@ -207,32 +176,6 @@ def test_without_the_local_extra_it_says_what_to_install(tmp_path: Path) -> None
     assert result.returncode == 1
     assert "needs torch" in result.stderr
     assert "Traceback" not in result.stderr
-
-
-def test_a_dry_run_says_how_much_is_played_and_where_the_rest_is(slim_rl, monkeypatch, tmp_path: Path) -> None:
-    pytest.importorskip("trl")
-    monkeypatch.chdir(tmp_path)
-    words = ("train", "matching_local", "--dry-run", "--set", "train.steps=10")
-    done = slim_rl(*words)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
-        "matching_local: 10 steps of 128 dialogues (16 games, 8 each): 1,280 in training, 800 on held-out games.",
-        "The run is written to runs/matching_local, its dialogues to logs/matching_local.",
-        "The whole config and TRL's arguments are in runs/matching_local.dry-run.yaml.",
-    ]
-    assert "slim-rl: train.steps 10 is too few" in done.stderr
-    rest = yaml.safe_load((tmp_path / "runs" / "matching_local.dry-run.yaml").read_text())
-    assert (rest["slim_rl"]["train"]["warmup_steps"], rest["trl"]["warmup_steps"]) == (10, 5)
-    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["matching_local.dry-run.yaml"]
-
-    config = parse_config(rest["slim_rl"])
-    (run := tmp_path / config.run_dir).mkdir()
-    config.write(run / "config.yaml")
-    (run / "metrics.jsonl").write_text("".join(json.dumps({"step": n, "step_time": 6.0}) + "\n" for n in (1, 2)))
-    again = slim_rl(*words)
-    assert "about 1.0 minutes, at 6.0 s a step as in the run that is in runs/matching_local" in again.stdout
-    other = slim_rl(*words, "--set", "train.group_size=4")
-    assert "minutes" not in other.stdout, "steps of another size take another time"
 
 
 def test_a_sentence_about_a_url_has_no_password(slim_rl) -> None:
@@ -263,14 +206,14 @@ def test_results_are_written_whoever_reads_along(tmp_path: Path) -> None:
     words = ["evaluate", LOCAL, "--policy", "solo", "--games", "2", "--output", str(tmp_path)]
     _, said = with_a_reader_that_left(*words)
     assert "Traceback" not in said
-    assert all((tmp_path / name).stat().st_size for name in ("table.txt", "cells.csv", "cells.json"))
+    assert all(log.stat().st_size for log in tmp_path.glob("*.jsonl"))
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_terminal_that_is_not_utf_8_is_no_traceback(encoding: str) -> None:
-    words = ("lab", "incentives", "guess_who_local", "--price", "0.02", "--games", "5")
+    words = ("lab", "incentives", "guess_who_local", "--games", "5")
     done = process(*words, env={**os.environ, "PYTHONIOENCODING": encoding}, encoding=encoding)
-    assert (done.returncode, done.stderr) == (0, "") and "never asks" in done.stdout
+    assert (done.returncode, done.stderr) == (0, "") and "question" in done.stdout
 
 
 def test_a_command_whose_output_is_closed_is_no_traceback(tmp_path: Path) -> None:

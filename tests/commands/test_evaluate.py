@@ -7,33 +7,28 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from examples.treasure import Treasure
-from slim_rl.analysis.cells import reliability_of_cells
-from slim_rl.analysis.references import reference_lines
-from slim_rl.analysis.terminal_tables import before_after_table, cells_table
-from slim_rl.analysis.verdict import frame
-from slim_rl.commands.cells import Cell, cell_config, intervention
-from slim_rl.commands.evaluate import evaluate
+from slim_rl.analysis.load import frame_of as frame
+from slim_rl.analysis.report import answer
+from slim_rl.analysis.summary import reference_lines
+from slim_rl.commands.cells import Cell, cell_config, evaluate, intervention
 from slim_rl.config import parse_config
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.dealing import load_rows
+from slim_rl.dialogue.games_file import load_rows
 from slim_rl.dialogue.held_out import play_held_out
-from slim_rl.dialogue.interventions import INSTEAD, TRIES, NeverAsk
 from slim_rl.dialogue.log import read_log
-from slim_rl.dialogue.record import StopReason
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.games.matching import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.games.matching.instance import GameState
-from slim_rl.lab.gap_tables import gap_table
+from slim_rl.games.matching.state import GameState
+from slim_rl.lab.interventions import INSTEAD, TRIES, NeverAsk
+from slim_rl.measured import measured
 from slim_rl.policies import weights_digest
 from slim_rl.runs import claim_log
 from tests.dialogue.players import Script
@@ -49,7 +44,7 @@ def config(tmp_path: Any) -> Any:
         "name": "cell",
         "game": {"n": 3, "scales": False},
         "data": {"train": f"{tmp_path}/train.jsonl", "eval": f"{tmp_path}/eval.jsonl", "num_train": 5, "num_eval": 12},
-        "partner": {"kind": "shy", "accept_fraction": 0},
+        "partner": {"kind": "shy", "args": {"accept_fraction": 0}},
     }
     return parse_config(data)
 
@@ -88,58 +83,8 @@ def test_a_game_may_be_played_several_times(config, chat, tmp_path) -> None:
     assert len({d.id for d in everything}) == len({d.seed for d in everything}) == 9, "each another dialogue"
     assert {d.id for d in once} < {d.id for d in everything}, "the first trial is the one that is played without"
     assert all(len([d for d in everything if d.group == group]) == 3 for group in {d.group for d in everything})
-    table = cells_table({"cell": everything}, "t")
-    shown = dict(
-        zip(table.columns[0].cells, zip(*(list(c.cells) for c in table.columns[2:4]), strict=True), strict=True)
-    )
-    assert shown["games agreed"] == ("9", "33.3%") and shown["pass^2"] == shown["pass^3"] == ("3", "0.0%")
-    seats = [replace(dialogue, seat=seat) for dialogue in once for seat in (0, 1)]  # as self-play logs them
-    assert cells_table({"cell": seats}, "t").row_count == 6, "two seats are not two trials"
-
-
-def test_pass_k_is_the_share_of_successful_choices_of_k(config, chat, tmp_path) -> None:
-    rewards = {
-        "a": [1.0, 1.0, 0.9, 0.2, 1.0],
-        "b": [0.0] * 5,
-        "c": [0.95] * 5,
-        "d": [1.0, 0.0],
-    }  # d: not yet played as often
-    (any_,) = held_out(config, chat, lambda job: Script(chat, [PLAN]), tmp_path / "cell.jsonl", num_games=1)
-    played = [
-        replace(
-            any_,
-            id=f"{game}{i}",
-            game_id=game,
-            reward=reward,
-            stop_reason=StopReason.AGREED if reward else StopReason.MAX_TURNS,
-        )
-        for game, each in rewards.items()
-        for i, reward in enumerate(each)
-    ]
-
-    def of(success: float | None) -> dict[str, Any]:
-        return {number.heading: number.mean for number in reliability_of_cells({"cell": played}, success)}
-
-    def by_hand(k: int, least: float) -> float:
-        shares = [
-            np.mean([min(some) >= least for some in combinations(each, k)])
-            for each in rewards.values()
-            if len(each) >= k
-        ]
-        return float(np.mean(shares))
-
-    assert list(of(None)) == ["pass^2", "pass^4", "pass^5"] and list(of(0.95)) == [
-        "pass^1",
-        "pass^2",
-        "pass^4",
-        "pass^5",
-    ]
-    for name, number in of(0.95).items():
-        assert number.value == pytest.approx(by_hand(int(name[-1]), 0.95))
-    for name, number in of(None).items():
-        assert number.value == pytest.approx(by_hand(int(name[-1]), 0.1))
-    assert of(None)["pass^2"].n == 4 and of(None)["pass^4"].n == 3
-    assert not list(reliability_of_cells({"cell": played[::5]}, None)), "nothing is said of games that were played once"
+    (row,) = answer(everything)[0][0].rows
+    assert (row["games"], row["games agreed"][:5]) == ("3", "33.3%")
 
 
 def test_forced_questions_are_informative_and_come_first(config, chat, tmp_path) -> None:
@@ -159,7 +104,7 @@ def test_a_forbidden_question_is_drawn_again(chat) -> None:
     policy = NeverAsk(
         Script(chat, ["[message] What is Ava Li on BLEU?", "[message] How good is Noah on SWAG?", PLAN]),
         chat,
-        MatchingEnv.asks,
+        measured(MatchingEnv).asks,
     )
     sampled = asyncio.run(policy.sample([1], 64, "k"))
     assert chat.decode(sampled.ids)[0] == PLAN
@@ -176,7 +121,7 @@ def test_a_question_is_forbidden_in_a_games_own_names_too(config, chat, tmp_path
 
 
 def test_a_policy_that_can_only_ask_is_stopped(chat) -> None:
-    policy = NeverAsk(Script(chat, ["[message] What is Ava Li on BLEU?"] * TRIES), chat, MatchingEnv.asks)
+    policy = NeverAsk(Script(chat, ["[message] What is Ava Li on BLEU?"] * TRIES), chat, measured(MatchingEnv).asks)
     sampled = asyncio.run(policy.sample([1], 64, "k"))
     assert chat.decode(sampled.ids)[0] == f"[message] {INSTEAD}"
 
@@ -209,14 +154,14 @@ def alone(tmp_path: Path) -> Any:
 @pytest.mark.parametrize(("mode", "needed"), [("forbidden", "asks"), ("forced:1", "questions_worth_asking")])
 def test_a_mode_that_the_game_says_too_little_for_is_refused(tmp_path, mode, needed) -> None:
     config = alone(tmp_path)
-    with pytest.raises(ConfigError, match=f"--mode {mode} needs the classmethod SecretNumber.{needed}"):
+    with pytest.raises(ConfigError, match=f"--mode {mode} needs the instrument's method SecretNumber.{needed}"):
         cell_config(config, Cell("data/warmstart", config.opposite, mode))
 
 
 def test_in_a_game_for_one_nobody_is_named_as_the_partner(tmp_path) -> None:
     config = alone(tmp_path)
-    assert config.arm_name == config.opposite == "none"
-    assert cell_config(config, Cell("data/warmstart", config.opposite)).name == "warmstart_none_free"
+    assert config.arm_name == config.opposite.name == "none"
+    assert cell_config(config, Cell("data/warmstart", config.opposite.name)).name == "warmstart_none_free"
     with pytest.raises(ConfigError, match=r"partner.kind is mute, but SecretNumber has one seat"):
         cell_config(config, Cell("data/warmstart", "mute"))
 
@@ -234,20 +179,23 @@ def test_reference_plans_are_ordered_as_they_must_be() -> None:
 
 def test_tables_hold_every_cell_and_measure(config, chat, tmp_path) -> None:
     dialogues = held_out(config, chat, lambda job: Script(chat, [PLAN]), tmp_path / "t.jsonl")
-    table = cells_table({"a": dialogues, "b": dialogues}, "t")
-    assert len(table.columns) == 5 and table.row_count == 2 * 6
-    assert before_after_table(dialogues, dialogues).row_count == 6
-    ledger = gap_table({"a": dialogues, "b": dialogues}, 0.01)
-    assert ledger is not None and ledger.row_count == 2 and len(ledger.columns) == 6
-    assert gap_table({"none": []}, 0.01) is None
-    assert frame([]).empty and cells_table({"none": []}, "t").row_count == 6
+    cells = [replace(dialogue, arm=arm, step=None) for arm in ("b", "a") for dialogue in dialogues]
+    (played, compared, references), (evaluated, pair) = answer(cells)
+    assert [row["arm"] for row in played.rows] == ["a", "b"] and [row["games"] for row in played.rows] == ["8", "8"]
+    ((arm, baseline),) = [(row["arm"], row["baseline"]) for row in compared.rows]
+    assert (arm, baseline) == ("a", "b") and "a minus b" in pair, "the arm that is named first is the baseline"
+    assert {"solo", "random"} <= {row["plan"] for row in references.rows} and "16 dialogues of 8 games" in evaluated
+    trained = [replace(dialogue, step=step) for step in (0, 5) for dialogue in dialogues]
+    (changed, _), sentences = answer(trained)
+    assert " → " in changed.rows[0]["reward"] and sentences[0].startswith("It did not clearly learn to ask")
+    assert frame([]).empty
 
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from slim_rl.runs import evaluating
-with evaluating(Path(sys.argv[1])):
+from slim_rl.runs import held
+with held(Path(sys.argv[1]), "The evaluation", "name another folder"):
     print("working", flush=True)
     time.sleep(60)
 """
@@ -321,7 +269,7 @@ def test_a_full_disk_is_one_sentence(slim_rl, monkeypatch, tmp_path, size: int) 
     few = ("data.num_train=4", "data.num_eval=8", "train.games_per_step=4")
     changes = [word for change in few for word in ("--set", change)]
     monkeypatch.chdir(tmp_path)
-    slim_rl("generate", "--config", "matching_local", *changes)
+    slim_rl("generate", "matching_local", *changes)
     with largest_file(size):
         done = slim_rl("evaluate", "matching_local", "--checkpoint", "data/warmstart", "--games", "8", *changes)
     said = [line for line in done.stderr.splitlines() if not line.startswith("held-out games")]
@@ -349,26 +297,3 @@ def test_what_is_named_twice_is_played_once(slim_rl, monkeypatch, tmp_path) -> N
     twice = ["--policy", "solo", "--partner", "mute", "--mode", "free"] * 2
     done = slim_rl("evaluate", "matching_local", *twice, "--games", "2", "--dry-run")
     assert (done.returncode, done.stdout) == (0, "solo_mute_free: 2 games\n"), done.stderr
-
-
-def test_a_table_of_more_games_is_not_replaced_by_one_of_fewer(slim_rl, tmp_path) -> None:
-    def play(policy: str, games: int) -> str:
-        done = slim_rl("evaluate", "matching_local", "--policy", policy, "--games", str(games), "--output", tmp_path)
-        assert done.returncode == 0, done.stderr
-        return " ".join(done.stdout.split())
-
-    def files() -> list[bytes]:
-        return [(tmp_path / name).read_bytes() for name in ("table.txt", "cells.csv", "cells.json")]
-
-    play("solo", 6)
-    whole = files()
-    assert b"6 held-out games" in whole[0]
-    said = play("solo", 4)
-    assert (
-        "4 held-out games" in said
-        and "are unchanged, because they cover 6 dialogues per cell. Choose another --output" in said
-    )
-    assert files() == whole
-    assert "unchanged" not in play("solo", 7) and b"7 held-out games" in files()[0]
-    play("random", 3)
-    assert b"3 held-out games" in files()[0], "another policy's"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -36,9 +37,7 @@ def test_from_an_empty_folder_to_the_page(empty: Path, capsys: pytest.CaptureFix
     told = [line.split() for line in printed(capsys).splitlines() if line.startswith("  slim-rl ")]
     (_, *run), (_, *results) = told
     assert call(*run, "--dry-run") == 0
-    (step,) = printed(capsys).splitlines()
-    assert call(*step.split()[1:], "--dry-run") == 0
-    runs = [line.partition(":")[0] for line in printed(capsys).splitlines()]
+    runs = [shlex.split(line)[-5].removeprefix("name=") for line in printed(capsys).splitlines()]
     written = yaml.safe_load(Path("experiment.yaml").read_text())
     assert runs == [f"matching_local-{arm}-s{seed}" for seed in range(8) for arm in written["arms"]]
     play(runs)
@@ -57,7 +56,7 @@ def play(runs: list[str]) -> None:
     boards = [(f"g{n}", make_board(rng, 3)) for n in range(8)]
     for run in runs:
         arm = run.removeprefix("matching_local-").rpartition("-")[0]
-        with DialogueLog(Path("logs") / run / "dialogues.jsonl") as log:
+        with DialogueLog(Path("runs") / run / "logs" / "dialogues.jsonl") as log:
             for step, phase in ((0, "eval"), (0, "train"), (1, "train"), (2, "eval")):
                 for name, board in boards:
                     asks = 2 if arm == "shy" and step == 2 else 0
@@ -71,10 +70,9 @@ def test_what_is_written_is_never_over_a_persons_own_file(empty: Path, capsys: p
         "PREREGISTRATION.md",
         "experiment.yaml",
     ]
-    assert call("lab", "init", "experiment", "paper") == 0 and "Nothing to write" in printed(capsys)
     Path("paper/experiment.yaml").write_text("title: mine")
-    assert call("lab", "init", "experiment", "paper") == 1
-    assert "experiment.yaml exists and differs from the bundled file" in capsys.readouterr().err
+    assert call("lab", "init", "experiment", "paper") == 1 and "exists: name another" in capsys.readouterr().err
+    assert Path("paper/experiment.yaml").read_text() == "title: mine"
     assert (
         call("lab", "init", "one", "two") == 1
         and "Name one folder, or experiment and a folder" in capsys.readouterr().err

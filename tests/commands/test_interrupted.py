@@ -45,7 +45,7 @@ def test_interrupted_run_prints_how_to_resume(slim_rl, monkeypatch, tmp_path) ->
     assert code == 130 and "Traceback" not in "\n".join(said)
     assert any(line.endswith("slim-rl: interrupted; the same command resumes from the last checkpoint, or starts again if "
                              "there is none yet.") for line in said)  # fmt: skip
-    number = max(int(whole.parent.name.rpartition("-")[2]) for whole in mark.parents[1].glob("*/COMPLETE"))
+    number = max(int(whole.parent.name.rpartition("-")[2]) for whole in mark.parents[1].glob("*/trainer_state.json"))
     monkeypatch.chdir(tmp_path)
     again = slim_rl(*words[:-1], f"train.steps={number + 1}")
     assert again.returncode == 0, again.stderr

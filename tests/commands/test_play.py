@@ -28,7 +28,7 @@ def session(tmp_path: Any, lines: list[str], *overrides: str) -> tuple[float, st
     data = {
         "game": {"n": 2, "scales": False},
         "data": {"train": f"{tmp_path}/t.jsonl", "eval": f"{tmp_path}/e.jsonl", "num_train": 3, "num_eval": 3},
-        "partner": {"kind": "shy", "accept_fraction": 0},
+        "partner": {"kind": "shy", "args": {"accept_fraction": 0}},
     }
     screen = io.StringIO()
     typed = iter(lines)
@@ -70,13 +70,6 @@ def test_a_game_that_is_not_there_is_refused(tmp_path) -> None:
     config = parse_config({"data": {"train": f"{tmp_path}/t.jsonl", "eval": f"{tmp_path}/e.jsonl", "num_eval": 3}})
     with pytest.raises(ConfigError, match="config's 3 games, 0 to 2"):
         play(config, game=3)
-
-
-def test_no_question_is_put_for_a_person(tmp_path) -> None:
-    reward, screen = session(
-        tmp_path, ["[propose]", "BLEU: Ava", "Electra: Daniel", ""], "train.exploring_starts=1", "game.hardness=0"
-    )
-    assert reward > 0 and screen.count("partner>") == 1 and "partner> [accept]" in screen
 
 
 @pytest.mark.parametrize("lines", [["quit"], []])

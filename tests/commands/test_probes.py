@@ -12,7 +12,7 @@ from slim_rl.cli import main
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.games.matching import MatchingEnv
+from slim_rl.games.matching.lab.audit import faults as partner_faults
 from tests.paths import ROOT
 
 GAMES = 6
@@ -64,7 +64,7 @@ def test_mute_reveals_nothing_and_forthcoming_everything(played: dict[str, list[
 
 def test_the_lying_partner_tells_no_true_score(played: dict[str, list[Dialogue]]) -> None:
     for truth, lies in (("0/forced3_shy_free", False), ("1/forced3_erring_free", True)):
-        faults = [MatchingEnv.partner_faults(dialogue)["stated a false value"] for dialogue in played[truth]]
+        faults = [partner_faults(dialogue)["stated a false value"] for dialogue in played[truth]]
         assert all(false == stated * lies and stated for false, stated in faults)
 
 

@@ -14,7 +14,6 @@ from slim_rl.commands.show import choose, command, show
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import ConfigError
-from slim_rl.provenance import code_of, here
 
 
 @pytest.fixture
@@ -34,7 +33,6 @@ def test_the_last_ones_or_those_asked_for(log: Path) -> None:
     assert steps(log, 2) == [1, 2]
     assert steps(log, 9, "reward > 0.3") == [0, 1]
     assert steps(log, 2, "", "reward") == [2, 0]
-    assert steps(log, 1, "", "reward", True) == [1]
     assert steps(log, 3, "reward > 2") == []
 
 
@@ -43,10 +41,10 @@ def test_the_last_ones_or_those_asked_for(log: Path) -> None:
     [
         (("rewrad > 1", ""), "rewrad"),
         (("reward >", ""), "--where reward >"),
-        (("reward", ""), "^--where reward is not a condition. Compare a column, such as reward < 0.5.$"),
-        (("step", ""), "is not a condition"),
-        (("1 > 0", ""), "is not a condition"),
-        (("", "cleverness"), "is not a column. Choose one of .*reward"),
+        (("reward", ""), "--where reward"),
+        (("step", ""), "--where step"),
+        (("1 > 0", ""), "--where 1 > 0"),
+        (("", "cleverness"), "cleverness.*Choose from .*reward"),
     ],
 )
 def test_what_cannot_be_asked_for_is_a_sentence(log: Path, wanted: tuple[str, str], words: str) -> None:
@@ -75,7 +73,6 @@ def test_a_dialogue_is_shown_whole_and_literally(log: Path, make_dialogue: Any) 
 
 
 def test_the_command_prints_and_counts(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command([log], None, num=1, where="", sort="", descending=False)
+    command([log], None, num=1, where="", sort="")
     out = capsys.readouterr().out
     assert "· d2 " in out and "· d1 " not in out and "refused: Write" in out and "1 of 3 dialogues" in out
-    assert code_of(here()) in " ".join(out.split()), "what wrote the log"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
-from slim_rl.dialogue.partner import PartnerFailure
-from slim_rl.dialogue.policy import PolicyFailure, Sampled
+from slim_rl.dialogue.players import Partner, PartnerFailure, Policy, PolicyFailure, Sampled
 from slim_rl.dialogue.record import Turn
 from slim_rl.environment import BaseEnvironment, View
 
@@ -49,7 +48,7 @@ class Countdown(BaseEnvironment):
         self.closed = True
 
 
-class Script:
+class Script(Policy):
     """A policy that samples the given texts, one a turn, and keeps what it was asked."""
 
     identity: ClassVar[dict[str, Any]] = {"engine": "script"}
@@ -76,7 +75,7 @@ class Script:
         return Sampled(ids, [self.logprob] * len(ids), finish)  # type: ignore[arg-type]
 
 
-class Says:
+class Says(Partner):
     """A partner whose words are a function of its view."""
 
     identity: ClassVar[dict[str, Any]] = {"kind": "says"}

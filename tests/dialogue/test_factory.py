@@ -7,19 +7,21 @@ from typing import Any, ClassVar
 import pytest
 
 from slim_rl.config import parse_config
-from slim_rl.dialogue.factory import make_partner
+from slim_rl.dialogue.players import Partner, make_partner
 from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError
 
 
-class Nameless:
+class Stranger:
+    """No subclass of `Partner`."""
+
+
+class Named(Partner):
+    identity: ClassVar[dict[str, Any]] = {"kind": "named"}
+
     async def act(self, view: View) -> Turn:
         return Turn("[accept]")
-
-
-class Named(Nameless):
-    identity: ClassVar[dict[str, Any]] = {"kind": "named"}
 
 
 def partner(name: str, **args: Any) -> Any:
@@ -28,10 +30,10 @@ def partner(name: str, **args: Any) -> Any:
 
 def test_a_partner_of_ones_own_is_an_identity_and_a_reply() -> None:
     assert isinstance(partner("Named"), Named)
-    with pytest.raises(ConfigError, match=r"partner\.kind=.*Nameless lacks identity\. Add it"):
-        partner("Nameless")
+    with pytest.raises(ConfigError, match=r"partner\.kind=.*Stranger is not a subclass of slim_rl\.Partner"):
+        partner("Stranger")
 
 
 def test_partner_args_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"Named\(\) takes no arguments\. .*--set partner\.args=\{\}"):
+    with pytest.raises(ConfigError, match=r"Named\(\) takes no arguments\. .*--set 'partner\.args=\{\}'"):
         partner("Named", max_pairs=1)

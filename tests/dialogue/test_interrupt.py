@@ -9,20 +9,21 @@ from typing import Any, ClassVar
 import pytest
 
 from slim_rl.config import parse_config
+from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.held_out import play_held_out
 from slim_rl.dialogue.log import read_log
+from slim_rl.dialogue.players import Partner
 from slim_rl.dialogue.record import Turn
-from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import View
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.partners.scripted import MutePartner
-from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.games.matching.state import MatchingSettings
 
 ROWS = [GameRow(game.id, 0, game.to_dict(), []) for game in generate_games(12, MatchingSettings(n=3), seed=1)]
 
 
-class CtrlC:
+class CtrlC(Partner):
     """Presses it in the third game, then goes on as the mute player does."""
 
     identity: ClassVar[dict[str, Any]] = {"kind": "ctrl-c"}

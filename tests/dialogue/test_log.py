@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from slim_rl.dialogue.log import DialogueLog, read_log
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.environment import BaseEnvironment
 from slim_rl.errors import DataError, SlimWarning
 from slim_rl.jsonl import encode
-from slim_rl.measured import MeasuredEnvironment
+from slim_rl.measured import Instrument
 from tests.dialogue.made import MakeDialogue
 
 SAID = ("[message] What is Ava Li on Electra?", "[message] 180.")
@@ -65,9 +66,12 @@ def test_half_a_surrogate_pair_is_logged(make_dialogue: MakeDialogue, tmp_path: 
     assert back.turns[0].text == "[message] odd \ufffd end"
 
 
-class Sets(MeasuredEnvironment):
-    @classmethod
-    def annotate(cls, dialogue: Dialogue) -> None:
+class Sets(BaseEnvironment):
+    instrument = f"{__name__}.Odd"
+
+
+class Odd(Instrument):
+    def annotate(self, dialogue: Dialogue) -> None:
         dialogue.columns["board"] = 3
         for turn in dialogue.turns:
             turn.questions, turn.pairs = ["pair"], {("Ava", 1)}  # type: ignore[assignment]

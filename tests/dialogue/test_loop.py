@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.loop import play_dialogue, play_selfplay
-from slim_rl.dialogue.partner import Usage
-from slim_rl.dialogue.policy import Sampled
-from slim_rl.dialogue.record import Dialogue, StopReason, Turn
+from slim_rl.dialogue.loop import play_dialogue, play_game
+from slim_rl.dialogue.players import Sampled
+from slim_rl.dialogue.record import Dialogue, StopReason, Turn, Usage
 from tests.dialogue.players import Countdown, PartnerFailure, PolicyFailure, Says, Script
 
 GAME = {"board": [1, 2]}
@@ -214,7 +213,7 @@ def test_usage_is_kept_with_its_turn(chat) -> None:
             return Turn("go", usage=Usage(calls=1, input_tokens=10, cost_usd=0.5))
 
     dialogue, _ = play(chat, ["go", "go"], Costly("go"))
-    assert dialogue.turns[1].usage["cost_usd"] == 0.5
+    assert dialogue.turns[1].usage.cost_usd == 0.5
 
 
 def test_wrong_logprob_count_is_an_engine_failure(chat) -> None:
@@ -229,7 +228,8 @@ def test_wrong_logprob_count_is_an_engine_failure(chat) -> None:
 
 def test_selfplay_gives_each_seat_its_own_view(chat) -> None:
     policy = Script(chat, ["go 0", "no", "go 1", "go 2", "go 3"])
-    first, second = asyncio.run(play_selfplay(Countdown(), policy, chat, Limits(), game_state=GAME, id="g#0"))
+    first, second = (Dialogue(f"g#0/{seat}", "g", seat, 0, GAME, policy.identity, {"kind": "self"}) for seat in (0, 1))
+    asyncio.run(play_game(Countdown(), [first, second], policy, None, chat, Limits()))
     assert (first.id, second.id) == ("g#0/0", "g#0/1")
     assert first.reward == second.reward == 1.0
     assert [t.role for t in first.turns] == ["policy", "partner", "partner", "policy", "partner"]

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from slim_rl.dialogue.measures import measures
-from slim_rl.dialogue.record import Dialogue, StopReason
-from slim_rl.dialogue.tracked import batch_metrics
+from slim_rl.dialogue.measures import batch_metrics, measures
+from slim_rl.dialogue.record import Dialogue, StopReason, Usage
 from slim_rl.games.matching.questions import annotate
 from tests.dialogue.made import MakeDialogue
 
@@ -195,7 +194,7 @@ def test_calls_to_an_endpoint_are_counted_where_there_are_any(make_dialogue: Mak
     dialogue = make_dialogue(*ASKS)
     partner = [turn for turn in dialogue.turns if turn.role == "partner"]
     for turn, retries in zip(partner, (1, 0), strict=False):
-        turn.usage = {"calls": 1, "retries": retries, "input_tokens": 1000, "cached_tokens": 750, "cost_usd": 0.25}
+        turn.usage = Usage(calls=1, retries=retries, input_tokens=1000, cached_tokens=750, cost_usd=0.25)
     metrics = batch_metrics([dialogue])
     assert len(partner) > 1
     assert (metrics["cost_usd"], metrics["partner_retries"], metrics["partner_cached"]) == (0.5, 0.5, 0.75)

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from slim_rl import cli
+from slim_rl.analysis.dialogues import collect
 from slim_rl.analysis.load import load
-from slim_rl.analysis.viewer import collect
 from slim_rl.config import Config, parse_config
-from slim_rl.dialogue.exchange import messages, session_trace, trajectory
-from slim_rl.dialogue.factory import make_partner
+from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.record import Dialogue, StopReason
-from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.environment import BaseEnvironment, environment_class
+from slim_rl.environment import BaseEnvironment
 from slim_rl.errors import ConfigError
-from slim_rl.measured import MeasuredEnvironment
 from tests.dialogue.players import Countdown, Says
 
 
@@ -85,23 +83,12 @@ def test_one_seat_game_replies_are_in_the_record(tmp_path: Path, capsys: Any) ->
         log.append(dialogue)
     (line,) = (json.loads(each) for each in (tmp_path / "log.jsonl").read_text().splitlines())
     assert [turn["observation"] for turn in line["turns"]] == REPLIES
-    (view,) = collect(load([tmp_path]), 1)["dialogues"]
-    assert [turn["observation"] for turn in view["turns"]] == REPLIES
+    (view,) = collect(load([tmp_path]), 1)[0].dialogues
+    assert [turn.observation for turn in view.dialogue.turns] == REPLIES
     with pytest.raises(SystemExit):
         cli.main(["show", str(tmp_path)])
     shown = capsys.readouterr().out
     assert all(f"game> {reply}" in shown for reply in REPLIES if reply) and shown.count("Pardon?") == 1
-
-
-def test_one_seat_game_replies_are_in_the_exports() -> None:
-    dialogue = played("Oracle")
-    said = [(message["role"], message["content"]) for message in messages(dialogue)[2:]]
-    assert said == [
-        ("assistant", "go"), ("user", REPLIES[0]), ("assistant", "what"), ("system", "Pardon?"),
-        ("assistant", "go"), ("user", REPLIES[2]), ("assistant", "go"), ("user", REPLIES[3]),
-    ]  # fmt: skip
-    for exported in (session_trace(dialogue), trajectory(dialogue)):
-        assert all(reply in json.dumps(exported) for reply in REPLIES if reply)
 
 
 def test_two_seat_game_turns_hold_no_observation() -> None:
@@ -150,24 +137,6 @@ def test_reward_inside_the_range_is_kept(game: str, reward: float) -> None:
     assert played(game).reward == pytest.approx(reward)
 
 
-class LostText(Oracle):
-    def reset(self, game_state: Any) -> Any:
-        super().reset(game_state)
-        return "The secret word is apple.", {}
-
-
-class SameText(Oracle):
-    def reset(self, game_state: Any) -> Any:
-        super().reset(game_state)
-        return self.get_state_description(), {}
-
-
-def test_reset_text_that_no_player_reads_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"LostText.reset returns 'The secret word is apple.', which no player reads"):
-        played("LostText")
-    assert played("SameText").reward == 1.0
-
-
 class NoReward(BaseEnvironment):
     def reset(self, game_state: Any) -> Any: ...
 
@@ -185,47 +154,9 @@ class WrongStep(Oracle):
         return "", True, {}
 
 
-class NoSeat(Oracle):
-    def get_prompt_prefix(self) -> str:  # type: ignore[override]
-        return ""
-
-
-class OnInstance(Oracle):
-    def sample_state(self, seed: int) -> Any:  # type: ignore[override]
-        return {}
-
-
 class Async(Oracle):
     async def step(self, text: str) -> Any:  # type: ignore[override]
         return "", True, {}
-
-
-class AsksLess(Oracle, MeasuredEnvironment):
-    @classmethod
-    def asks(cls, text: str) -> bool:  # type: ignore[override]
-        return False
-
-
-class More(Oracle):
-    def reset(self, game_state: Any, seed: int) -> Any:  # type: ignore[override]
-        return None
-
-
-@pytest.mark.parametrize(
-    ("game", "sentence"),
-    [
-        ("NoReward", "it has no get_normalized_reward"),
-        ("WrongStep", r"step must be step\(text\)"),
-        ("NoSeat", r"get_prompt_prefix must be get_prompt_prefix\(seat\)"),
-        ("OnInstance", r"sample_state must be the class method sample_state\(seed\)"),
-        ("Async", "step must be a method, and not async"),
-        ("AsksLess", r"asks must be the class method asks\(text, game_state\)"),
-        ("More", r"reset must be reset\(game_state\)"),
-    ],
-)
-def test_wrong_method_is_one_sentence_at_load(game: str, sentence: str) -> None:
-    with pytest.raises(ConfigError, match=rf"^environment: {__name__}.{game}: {sentence}\. Correct"):
-        environment_class(f"{__name__}.{game}")
 
 
 class ShortStep(Oracle):
@@ -233,32 +164,28 @@ class ShortStep(Oracle):
         return "Done.", True
 
 
-class NoInfo(Oracle):
-    def step(self, text: str) -> Any:
-        return "Done.", True, None
-
-
-@pytest.mark.parametrize("game", ["ShortStep", "NoInfo"])
-def test_step_that_returns_another_shape_is_one_sentence(game: str) -> None:
-    with pytest.raises(ConfigError, match=rf"{game}.step returned \('Done.', True.*Return \(observation, done, info\)"):
-        played(game)
-
-
-class Sync:
-    identity = {"kind": "sync"}  # noqa: RUF012
-
-    def act(self, view: Any) -> str:
+class Sync(Go):
+    def act(self, view: Any) -> Any:  # type: ignore[override]
         return "go"
 
 
-class Blind:
-    identity = {"kind": "blind"}  # noqa: RUF012
-
-    async def act(self) -> str:
-        return "go"
+def test_game_without_a_method_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"NoReward: Can't instantiate .*get_normalized_reward"):
+        RolloutWorker(config_of("NoReward"), None).environment()
 
 
-@pytest.mark.parametrize("kind", ["Sync", "Blind"])
-def test_partner_with_another_reply_is_one_sentence(kind: str) -> None:
-    with pytest.raises(ConfigError, match=rf"{kind}: its act must be async act\(view\)"):
-        make_partner(config_of("Twice", partner={"kind": f"{__name__}.{kind}"}))
+@pytest.mark.parametrize(
+    ("game", "partner", "failure"),
+    [
+        ("WrongStep", "shy", r"TypeError: WrongStep.step\(\) takes 1 positional argument but 2 were given"),
+        ("Async", "shy", "TypeError: cannot unpack non-iterable coroutine"),
+        ("ShortStep", "shy", r"ValueError: not enough values to unpack \(expected 3, got 2\)"),
+        ("Twice", f"{__name__}.Sync", "TypeError: object str can't be used in 'await' expression"),
+    ],
+)
+def test_dialogue_of_a_faulty_class_is_broken_by_its_exception(game: str, partner: str, failure: str) -> None:
+    worker = RolloutWorker(config_of(game, partner={"kind": partner}), None, Words("go"))
+    row = GameRow.of(worker.environment(), "g", {"seed": 1})
+    (dialogue,) = asyncio.run(worker.play(worker.spec(row, "test")))
+    assert (dialogue.stop_reason, dialogue.reward) == (StopReason.BROKEN, None)
+    assert re.search(failure, str(dialogue.failure)), dialogue.failure

@@ -9,14 +9,15 @@ from typing import Any, ClassVar
 import pytest
 
 from slim_rl.config import parse_config
+from slim_rl.dialogue.games_file import GameRow
+from slim_rl.dialogue.players import Partner, make_partner
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
-from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.partners.scripted import MutePartner, ShyPartner
-from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.games.matching.state import MatchingSettings
 
 SHY = "slim_rl.games.matching.partners.scripted.ShyPartner"
 (GAME,) = generate_games(1, MatchingSettings(n=3), seed=1)
@@ -26,11 +27,7 @@ class Rude(ShyPartner):
     """Says of itself what its parent says."""
 
 
-class Gruff(ShyPartner):
-    kind = "gruff"
-
-
-class Nameless:
+class Nameless(Partner):
     identity: ClassVar[dict[str, Any]] = {"model": "none"}
 
     async def act(self, view: View) -> Turn:
@@ -41,7 +38,7 @@ class Rudeness(MatchingEnv):
     partners: ClassVar[Mapping[str, str]] = {**MatchingEnv.partners, "rude": f"{__name__}.Rude"}
 
 
-class Broken:
+class Broken(Partner):
     identity: ClassVar[dict[str, Any]] = {}
 
     async def act(self, view: View) -> Turn:
@@ -63,22 +60,20 @@ def played(by: RolloutWorker, **more: Any) -> Dialogue:
     [
         ("shy", "shy"),
         ("rude", "rude"),
-        (SHY, "shy"),
-        (f"{__name__}.Gruff", "gruff"),
+        (SHY, SHY),
         (f"{__name__}.Rude", f"{__name__}.Rude"),
         (f"{__name__}.Nameless", f"{__name__}.Nameless"),
     ],
 )
 def test_a_partner_is_logged_by_the_name_it_was_chosen_by(kind: str, logged: str) -> None:
     by = worker(kind)
-    assert by.partner is not None
-    assert played(by).partner == {**by.partner.identity, "kind": logged}
+    partner = make_partner(by.config)
+    assert partner is not None and played(by).partner == {**partner.identity, "kind": logged}
     broken = played(by, policy=Broken())
     assert broken.stop_reason is StopReason.BROKEN and broken.partner["kind"] == logged
 
 
 def test_another_partner_than_the_runs_keeps_its_own_name() -> None:
-    assert played(worker("rude"), partner=MutePartner()).partner["kind"] == "mute"
     alone = RolloutWorker(parse_config({"partner": {"kind": "forthcoming"}}), None, partner=ShyPartner())
     assert played(alone).partner["kind"] == "shy"
 

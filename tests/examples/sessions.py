@@ -15,7 +15,7 @@ from tests.paths import ROOT
 
 def config_in(folder: Path, example: str, *overrides: str) -> Config:
     """`examples`/<example>.yaml, writing below `folder`."""
-    places = {"data.train": "train.jsonl", "data.eval": "eval.jsonl", "output_dir": "runs", "log.dir": "logs"}
+    places = {"data.train": "train.jsonl", "data.eval": "eval.jsonl", "output_dir": "runs"}
     settings = [f"{key}={folder / place}" for key, place in places.items()]
     model = f"policy.model={folder / 'model'}"
     return load_config(

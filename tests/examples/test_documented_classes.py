@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from slim_rl import RolloutWorker, Turn, View, load_config, load_rows
+from slim_rl.dialogue.players import Partner
 from slim_rl.dialogue.record import Dialogue, StopReason
 from tests.paths import ROOT
 
@@ -19,7 +20,7 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.M | re.S)
 
 
-class Bisecting:
+class Bisecting(Partner):
     """Guesses the middle of what Higher and Lower leave."""
 
     identity: ClassVar = {"kind": "bisecting"}

@@ -21,10 +21,9 @@ from slim_rl.backends.trl.micro_batches import by_length
 from slim_rl.backends.trl.rollouts import Rollouts
 from slim_rl.backends.trl.trainer import make_trainer
 from slim_rl.config import Config, load_config
-from slim_rl.dialogue.dealing import load_rows
-from slim_rl.dialogue.factory import make_partner
+from slim_rl.dialogue.games_file import load_rows
 from slim_rl.dialogue.log import DialogueLog
-from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.players import Partner, PartnerFailure, make_partner
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import RunStopped
@@ -38,7 +37,7 @@ MIXED = ("train.stop_failures=1.0", "policy.temperature=1.4", "limits.turn_token
 
 def config_in(folder: Path, *overrides: str) -> Config:
     """`make run`'s config, with few games."""
-    places = {"data.train": "train.jsonl", "data.eval": "eval.jsonl", "output_dir": "runs", "log.dir": "logs"}
+    places = {"data.train": "train.jsonl", "data.eval": "eval.jsonl", "output_dir": "runs"}
     settings = [f"{key}={folder / place}" for key, place in places.items()]
     few = ["data.num_train=12", "data.num_eval=2", "train.games_per_step=3", f"train.group_size={GROUP}"]
     model = f"policy.model={ROOT / 'data' / 'warmstart'}"
@@ -46,12 +45,15 @@ def config_in(folder: Path, *overrides: str) -> Config:
     return load_config(path, [*settings, *few, "train.micro_batch=4", model, *overrides])
 
 
-class Unreliable:
+class Unreliable(Partner):
     """The config's partner, whose answers to some dialogues never come."""
 
     def __init__(self, config: Config) -> None:
-        self.partner = make_partner(config)
-        self.identity = self.partner.identity
+        self.partner: Any = make_partner(config)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return self.partner.identity
 
     async def act(self, view: Any) -> Turn:
         if view.seed % 5 == 0:
@@ -59,7 +61,7 @@ class Unreliable:
         return await self.partner.act(view)
 
 
-class Down:
+class Down(Partner):
     """A partner that never answers."""
 
     identity: ClassVar[dict[str, Any]] = {"kind": "down"}

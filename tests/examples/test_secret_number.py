@@ -10,14 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from examples.secret_number import SecretNumber, reward
+from slim_rl.backends.verl.data import read_game_state
 from slim_rl.config import Config, Limits, parse_config
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.dealing import load_rows
-from slim_rl.dialogue.factory import make_environment
+from slim_rl.dialogue.games_file import load_rows
 from slim_rl.dialogue.loop import play_dialogue
-from slim_rl.dialogue.parquet import read_game_state
 from slim_rl.dialogue.record import StopReason
 from slim_rl.dialogue.worker import RolloutWorker
+from slim_rl.environment import make_environment
 from slim_rl.errors import ConfigError, DataError
 from tests.dialogue.players import Script
 from tests.examples import sessions
@@ -75,8 +75,7 @@ def test_the_config_deals_the_games_for_every_backend(tmp_path: Path) -> None:
 
 
 def test_verl_reads_the_same_games(tmp_path: Path) -> None:
-    from slim_rl.backends.verl.data import prompt_groups
-    from slim_rl.dialogue.parquet import write_parquet
+    from slim_rl.backends.verl.data import prompt_groups, write_parquet
 
     config = config_in(tmp_path)
     write_parquet(prompt_groups(config, "train"), tmp_path / "train.parquet", make_environment(config))

@@ -12,19 +12,18 @@ from typing import Any
 import pytest
 
 from examples.treasure import Belief, Treasure, cell_dug, lines_named
-from slim_rl.commands.cells import Cell
-from slim_rl.commands.evaluate import evaluate
-from slim_rl.commands.lab.arms import plan
+from slim_rl.commands.cells import Cell, evaluate
+from slim_rl.commands.lab.run import arms_runs
 from slim_rl.config import Config, Limits
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.dealing import load_rows
+from slim_rl.dialogue.games_file import GameRow, load_rows
 from slim_rl.dialogue.log import annotate, read_log
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue, StopReason
-from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError
 from slim_rl.lab import incentives
+from slim_rl.measured import measured
 from tests.dialogue.players import Script
 from tests.examples.sessions import config_in, played_by_hand
 from tests.paths import ROOT
@@ -102,7 +101,7 @@ def test_a_lie_is_worth_something_to_the_seeker_and_costs_it(tmp_path: Path, tok
     assert [turn.text for turn in dialogue.turns if turn.role == "partner"] == ["No.", "Yes."]
     assert lied.question_value == pytest.approx(1 / 12) and lied.gain == pytest.approx(-1 / 6)
     assert again.question_value == pytest.approx(1 / 4) and again.gain == 0.0
-    assert (dialogue.reward, dialogue.partner) == (0.0, {"kind": "lying", "lies": 1.0})
+    assert (dialogue.reward, dialogue.partner) == (0.0, {"kind": "examples.lying_partner.LyingPartner", "lies": 1.0})
 
 
 def test_a_reply_of_the_partner_follows_from_its_view(tmp_path: Path, tokenizer: Any) -> None:
@@ -131,30 +130,30 @@ def test_the_guide_has_a_seat_of_its_own(tmp_path: Path, tokenizer: Any) -> None
 def test_questions_worth_asking_tell_something_each() -> None:
     for seed in range(20):
         state, belief = Treasure.sample_state(seed), Belief()
-        for question in Treasure.questions_worth_asking(state, 0, 9, seed):
-            assert Treasure.asks(question)
+        for question in measured(Treasure).questions_worth_asking(state, 0, 9, seed):
+            assert measured(Treasure).asks(question)
             (line,) = lines_named(question)
             assert belief.expected_value(line) > 0
             belief.update(line, state["treasure"][line[0]] == line[1])
         assert belief.expected() == belief.expected(state["treasure"]) == 1.0
-        assert len(Treasure.questions_worth_asking(state, 0, 1, seed)) == 1
+        assert len(measured(Treasure).questions_worth_asking(state, 0, 1, seed)) == 1
 
 
 def test_asking_pays() -> None:
     games = [({"treasure": [r, c]}, 0) for r in range(3) for c in range(3)]
-    mean = {name: sum(line["rewards"]) / 9 for name, line in Treasure.references(games).items()}
+    mean = {name: sum(line["rewards"]) / 9 for name, line in measured(Treasure).references(games).items()}
     assert mean == {"random": pytest.approx(1 / 3), "one_question": pytest.approx(1 / 2)}
-    curve = Treasure.frontier(games, 4)["greedy"]
+    curve = measured(Treasure).frontier(games, 4)["greedy"]
     means = curve.rewards.mean(axis=0).tolist()
     assert curve.expected_gain[:, 0] == pytest.approx(1 / 6) and (curve.stops(0.0) <= 4).all()
     assert means[:2] == pytest.approx([1 / 3, 1 / 2]) and means[-1] == 1.0 and means == sorted(means)
-    assert Treasure.references([])["random"]["rewards"] == ()
+    assert measured(Treasure).references([])["random"]["rewards"] == ()
 
 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("partner.kind=shy", "not a partner of Treasure: choose honest, openai, replay, self"),
+        ("partner.kind=shy", "not a partner of Treasure: choose honest, openai, self"),
         ("partner.kind=examples.lying_partner.Liar", "cannot be imported"),
         ("game.size=3", "does not suit examples.treasure.Treasure: got an unexpected keyword argument 'size'"),
     ],
@@ -165,8 +164,8 @@ def test_config_with_missing_game_methods_is_refused(tmp_path: Path, override: s
 
 
 def test_the_arms_of_its_config_are_its_own() -> None:
-    runs = plan(ROOT / "examples" / "treasure.yaml", [], [0])
-    assert [run.arm for run in runs] == ["honest", "lying"]
+    runs = arms_runs(ROOT / "examples" / "treasure.yaml", None, {"seeds": 0}, [])
+    assert [run.name for run in runs] == ["treasure-honest-s0", "treasure-lying-s0"]
 
 
 def test_a_person_seeks_by_hand(tmp_path: Path) -> None:
@@ -188,7 +187,7 @@ def test_a_game_and_a_partner_may_lie_where_the_command_is_run(tmp_path: Path) -
     )
     # as the installed command starts: without the current folder among the places of imports
     code = f"import sys; sys.path.append({str(ROOT)!r}); from slim_rl.cli import main; main()"
-    command = [sys.executable, "-P", "-c", code, "generate", "--config", "own.yaml"]
+    command = [sys.executable, "-P", "-c", code, "generate", "own.yaml"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert len((tmp_path / "train.jsonl").read_text().splitlines()) == 3
@@ -222,7 +221,7 @@ def test_it_trains_is_evaluated_and_reported(tmp_path: Path) -> None:
     assert not any(turn.pairs for d in forbidden for turn in d.turns)
     assert all(d.turns[0].pairs and d.turns[0].answered and (d.turns[0].gain or 0) > 0 for d in forced)
 
-    summary = analyze([tmp_path / "logs", tmp_path / "cells"], tmp_path / "plots")
+    summary = analyze([result.log_dir, tmp_path / "cells"], tmp_path / "plots")
     assert summary.report.stat().st_size > 10_000
     assert summary.results["counts"]["dialogues"] == 16 + 2 + 2 + 9
 

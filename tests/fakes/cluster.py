@@ -151,7 +151,7 @@ class Cluster:
             (commands / name).write_text(text)
             (commands / name).chmod(0o755)
         slime = write_slime(folder / "slime")
-        kept = ("HOME", "LANG", "TMPDIR", "OMP_NUM_THREADS", "SLIM_RL_CACHE")
+        kept = ("HOME", "LANG", "TMPDIR", "OMP_NUM_THREADS")
         keep = {key: value for key, value in os.environ.items() if key in kept}
         path = f"{commands}{os.pathsep}{os.environ['PATH']}"
         own = {

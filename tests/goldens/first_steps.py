@@ -20,7 +20,7 @@ def train_steps(folder: Path, *changes: str) -> Path:
     from slim_rl.backends.trl.run import train
     from slim_rl.config import load_config
 
-    places = {"data.train": "train.jsonl", "data.eval": "eval.jsonl", "output_dir": "runs", "log.dir": "logs"}
+    places = {"data.train": "train.jsonl", "data.eval": "eval.jsonl", "output_dir": "runs"}
     here = [f"{key}={folder / place}" for key, place in places.items()]
     model = f"policy.model={ROOT / 'data' / 'warmstart'}"
     return train(load_config(ROOT / "configs" / "matching_local.yaml", [*FEWER, model, *here, *changes])).log_dir

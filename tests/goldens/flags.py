@@ -57,13 +57,15 @@ def trl(path: Path, place: Path) -> dict[str, Any] | None:
 
 def verl(path: Path, place: Path) -> dict[str, Any] | None:
     """Returns the keys that differ from verl's own."""
-    from slim_rl.backends.verl.launch import build_overrides
+    from slim_rl.backends.verl.launch import check
+    from slim_rl.backends.verl.settings import settings
 
+    config = load_config(path, ["train.backend=verl"])
     try:
-        overrides = build_overrides(load_config(path, ["train.backend=verl"]))
+        check(config)
+        return settings(config)
     except SlimError:
         return None
-    return dict(overrides.values)
 
 
 def _placeless(value: Any, place: str) -> Any:

@@ -16,7 +16,6 @@ CASES: dict[str, dict[str, Any]] = {
         "slim_rl": {"slime": {"engine_retry_seconds": 0.0, "min_survivors": 0.0}, "train": {"stop_failures": 1.0}}
     },
     "selfplay": {"slim_rl": {"partner": {"kind": "self"}}},
-    "forced": {"slim_rl": {"train": {"exploring_starts": 1.0}}},
 }
 OF_SLIME = {
     "custom_generate_function_path": "slim_rl.rollout.generate", "rollout_global_dataset": True, "group_rm": False,

@@ -38,7 +38,6 @@ CONTRASTS: list[dict[str, Any]] = [
         "doses": [[0, "mute"], [0.5, "shuffled_reward"], [1, "shy"]],
         "direction": "more",
     },
-    {"name": "sooner", "measure": "questions", "a": "shy", "b": "mute", "reaches": 2, "direction": "less"},
     {
         "name": "forced pays",
         "measure": "reward",
@@ -47,16 +46,7 @@ CONTRASTS: list[dict[str, Any]] = [
         "direction": "same",
         "margin": 0.1,
     },
-    {
-        "name": "by what it knows",
-        "measure": "questions",
-        "correlated_with": "unknown",
-        "a": "shy",
-        "b": 0.3,
-        "direction": "more",
-    },
-    {"name": "above random", "measure": "over_random", "a": "shy", "b": 0, "direction": "any"},
-    {"name": "a quarter", "measure": "questions", "a": "mute", "b": {"arm": "shy", "times": 0.25}, "direction": "more"},
+    {"name": "above a number", "measure": "questions", "a": "shy", "b": 0.3, "direction": "more"},
 ]
 
 

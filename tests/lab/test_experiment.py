@@ -13,13 +13,13 @@ import pandas as pd
 import pytest
 import yaml
 
-from slim_rl.analysis import plays as pl
-from slim_rl.analysis.changes import change
-from slim_rl.analysis.plays import Outcome
+from slim_rl.analysis.held_out import change
 from slim_rl.config import load_section
 from slim_rl.errors import ConfigError, DataError
+from slim_rl.lab.experiment import plays as pl
 from slim_rl.lab.experiment import results as ex
 from slim_rl.lab.experiment.contrasts import Contrast, Contrasts, Manifest, load_manifest
+from slim_rl.lab.experiment.plays import Outcome
 from tests.analysis import synthetic
 from tests.lab.made_experiment import CONTRASTS, GAMES, SEEDS
 from tests.paths import ROOT
@@ -60,34 +60,17 @@ def test_contrasts_are_those_of_the_made_up_arms(compared: dict[str, dict[str, A
     assert rises["least_holm"] == pytest.approx(2 * 2 / 16), "one larger, two smaller in the family"
     assert rises["least"] == 2 / 2**SEEDS and rises["b"] == "zero"
     assert compared["dose"]["value"] == pytest.approx(want, rel=0.25) and compared["dose"]["found"] == "as predicted"
-    assert compared["sooner"]["value"] < 0 and compared["sooner"]["note"] == "4 of 8 runs never reach it"
-    assert np.isnan(compared["sooner"]["low"]) or compared["sooner"]["low"] < 0
-    assert compared["sooner"]["over"] == "seeds" and more["over"] == "seeds and games"
+    assert more["over"] == "seeds and games"
+    number = compared["above a number"]
+    assert number["b"] == "0.3" and number["value"] == pytest.approx(np.mean(more["by_run"][0]) - 0.3)
 
 
-def test_contrast_of_correlation_and_number(plays: pl.Plays, compared: dict[str, dict[str, Any]]) -> None:
-    rows = plays.held_out
-    shy = rows[(rows["condition"] == "held_out") & (rows["arm"] == "shy") & (rows["when"] == "after")]
-    each = [np.corrcoef(run["questions"], run["unknown"])[0, 1] for _, run in shy.groupby("run")]
-    row = compared["by what it knows"]
-    assert row["by_run"] == [pytest.approx([value - 0.3 for value in each])] and row["b"] == "0.3"
-    assert row["over"] == "seeds" and row["low"] < row["value"] < row["high"]
-    always = plays.held_out.assign(questions=2.0)
-    (column,) = replace(plays, held_out=always).correlations(Outcome(arm="shy"), "questions", "unknown").to_numpy().T
-    assert list(column) == [0.0] * SEEDS, "who always asks as much does not ask by what is unknown"
-    nothing = replace(plays, held_out=rows.assign(unknown=np.nan)).correlations(
-        Outcome(arm="shy"), "questions", "unknown"
-    )
-    assert nothing.isna().all().all(), "nor is it known where unknown pairs were not counted"
-    moved = plays.correlations(Outcome(arm="shy", when="change"), "questions", "unknown")["correlation"]
-    before = plays.correlations(Outcome(arm="shy", when="before"), "questions", "unknown")["correlation"]
-    assert (moved + before).tolist() == pytest.approx(each)
-
-
-def test_an_outcome_may_be_compared_with_a_part_of_another(compared: dict[str, dict[str, Any]]) -> None:
-    mute, shy = (np.mean(side) for side in compared["asks more"]["by_run"][::-1])
-    assert compared["a quarter"]["value"] == pytest.approx(mute - 0.25 * shy)
-    assert compared["a quarter"]["b"] == "0.25 × shy"
+def test_contrasts_computed_elsewhere_count_in_the_family(manifest_path: Path, plays: pl.Plays) -> None:
+    manifest, contrasts = load_manifest(manifest_path)
+    larger = contrasts.model_copy(update={"elsewhere": {"at another commit": (1.0, 1.0), "and one more": (0.9, 0.5)}})
+    one, two = (ex.compare(plays, manifest, family) for family in (contrasts, larger))
+    assert one[0]["p_holm"] == pytest.approx(4 * one[0]["p"]) and two[0]["p_holm"] == pytest.approx(6 * two[0]["p"])
+    assert two[0]["least_holm"] == pytest.approx(12 / 70)
 
 
 def test_a_slope_over_conditions_of_one_arm_is_that_of_its_runs() -> None:
@@ -125,7 +108,7 @@ def test_an_evaluation_belongs_to_the_runs_whose_models_played(
     rise = plays.table(Outcome(arm="shy", condition="forced_4", when="change"), "questions")
     assert list(after.index) == [f"shy-{seed}" for seed in range(SEEDS)] and list(before.index) == [""]
     pd.testing.assert_series_equal(rise.loc["shy-1"], after.loc["shy-1"] - before.loc[""], check_names=False)
-    start = change(plays, "shy", "reward", "forced_4")
+    start = change(plays.held_out, "shy", "reward", "forced_4")
     assert start["before_low"] < start["before"] < start["before_high"], "over games: there is one start"
     assert start["over"] == "seeds and games"
     row = compared["forced pays"]
@@ -136,8 +119,8 @@ def test_an_evaluation_belongs_to_the_runs_whose_models_played(
 def test_arm_evaluated_only_after_training_has_no_before(plays: pl.Plays) -> None:
     rows = plays.held_out
     alone = replace(plays, held_out=rows[~((rows["arm"] == "mute") & (rows["when"] == "before"))])
-    row = change(alone, "mute", "reward", "held_out")
-    assert row["after"] == change(plays, "mute", "reward", "held_out")["after"]
+    row = change(alone.held_out, "mute", "reward", "held_out")
+    assert row["after"] == change(plays.held_out, "mute", "reward", "held_out")["after"]
     assert np.isnan(row["before"]) and np.isnan(row["value"]) and np.isnan(row["low"]) and row["by_run"] == []
 
 
@@ -171,15 +154,6 @@ def test_a_price_is_taken_off_the_arms_own_reward(plays: pl.Plays) -> None:
     )
     assert (put.loc["mute", "net_reward"] - put.loc["mute", "reward"] + 0.4).abs().max() < 1e-9, "of its start's, too"
     assert (put.loc["shy", "net_reward"] == put.loc["shy", "reward"]).all()
-    assert put.loc["mute", "over_random"].mean() < put.loc["shy", "over_random"].mean() - 0.2
-
-
-def test_the_first_step_that_reaches_a_level() -> None:
-    steps = pd.DataFrame(
-        {"arm": "a", "run": ["x"] * 4 + ["y"] * 4, "step": [0, 1, 2, 3] * 2, "questions": [0, 1, 1, 2, 0, 0, 0, 0]}
-    )
-    got = pl.Plays(pd.DataFrame(), steps.astype({"step": float})).first_steps("a", "questions", 1.0, window=2)
-    assert got["step"].to_dict() == {"x": 2.0, "y": 4.0}
 
 
 @pytest.mark.parametrize(
@@ -187,8 +161,6 @@ def test_the_first_step_that_reaches_a_level() -> None:
     [
         ({"measure": "cleverness"}, "no measure cleverness"),
         ({"b": None}, "compares with zero"),
-        ({"correlated_with": "cleverness"}, "no measure cleverness"),
-        ({"correlated_with": "unknown", "reaches": 1}, "do not go together"),
         ({"direction": "same"}, "margin"),
         ({"a": {"arm": "shy", "condition": "moon"}}, "moon"),
         ({"doses": [[0, "shy"]]}, "either"),
@@ -274,21 +246,13 @@ def test_a_change_is_of_the_runs_that_were_played_on_both_sides() -> None:
         )
         for game in range(9)
     ]
-    found = change(pl.Plays(pd.DataFrame(rows)), "shy", "questions", "held_out")
+    found = change(pd.DataFrame(rows), "shy", "questions", "held_out")
     assert (found["value"], found["before"], found["after"]) == pytest.approx((0.0, 1.4, 1.4)) and found["by_run"] == [
         0.0
     ]
     apart = pd.DataFrame([row for row in rows if (row["run"], row["when"]) != ("s0", "after")])
-    found = change(pl.Plays(apart), "shy", "questions", "held_out")
+    found = change(apart, "shy", "questions", "held_out")
     assert np.isnan(found["value"]) and found["by_run"] == [] and found["after"] == pytest.approx(4.4)
-
-
-def test_run_that_never_reaches_a_level_is_not_first() -> None:
-    steps = [{"arm": "a", "run": "short", "step": step, "questions": 0.0} for step in range(10)]
-    steps += [{"arm": "b", "run": "long", "step": step, "questions": float(step > 20)} for step in range(28)]
-    plays = pl.Plays(pd.DataFrame(columns=pl.KEYS), pd.DataFrame(steps))
-    assert plays.first_steps("a", "questions", 1.0, 1)["step"].tolist() == [28.0]
-    assert plays.first_steps("b", "questions", 1.0, 1)["step"].tolist() == [21.0]
 
 
 def test_manifest_of_another_folder_names_its_base_path(tmp_path: Path, monkeypatch: Any) -> None:

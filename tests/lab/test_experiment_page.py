@@ -14,15 +14,12 @@ import pytest
 import yaml
 
 from slim_rl.analysis import analyze
-from slim_rl.analysis import plays as pl
-from slim_rl.analysis.plays import Outcome
-from slim_rl.cli import main
 from slim_rl.errors import DataError
+from slim_rl.lab.experiment import plays as pl
 from slim_rl.lab.experiment.contrasts import Contrast, Contrasts
-from slim_rl.lab.experiment.earlier_runs import with_earlier_runs
 from slim_rl.lab.experiment.figures import plots
 from slim_rl.lab.experiment.page import write
-from tests.analysis.browser import CHROMIUM, browse, chromium
+from slim_rl.lab.experiment.plays import Outcome
 from tests.lab.made_experiment import GAMES, SEEDS
 
 
@@ -53,7 +50,7 @@ def test_page_readme_and_tables_say_the_same(written: tuple[Path, list[str]]) ->
         ):
             assert part in text, part
     assert "<em>made up</em>" in page and "<script" not in page
-    for name in ("primary", "arms", "questions", "doses", "forced", "baseline", "frontier"):
+    for name in ("primary", "arms", "questions", "baseline", "frontier"):
         assert (folder / f"{name}.png").stat().st_size > 1000 and f"({name}.png)" in readme
     runs = pd.read_csv(folder / "runs.csv")
     shy = runs[(runs["arm"] == "shy") & (runs["condition"] == "held_out") & (runs["when"] == "after")]
@@ -128,20 +125,6 @@ def test_page_without_before_is_headed_by_primary_contrasts(
     assert len(others) == len({*found} - {"as predicted"})
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
-async def test_the_verdict_of_each_contrast_is_in_sight(written: tuple[Path, list[str]]) -> None:
-    where = """(() => { document.querySelectorAll('details').forEach(each => each.open = true);
-        const heads = [...document.querySelectorAll('th')].filter(each => each.innerText.trim() === 'result');
-        return heads.map(each => each.getBoundingClientRect().right); })()"""
-    with chromium() as address:
-        async with browse(address) as page:
-            for width in (800, 1100, 1900):
-                await page.resize(width, 900)
-                await page.open(f"file://{written[0] / 'results.html'}")
-                places = await page.run(where)
-                assert len(places) == 2 and max(places) < width
-
-
 @pytest.mark.usefixtures("unprinted")
 def test_page_of_started_runs_states_only_that(manifest_path: Path, tmp_path: Path) -> None:
     manifest = yaml.safe_load(manifest_path.read_text())
@@ -158,65 +141,6 @@ def test_page_of_started_runs_states_only_that(manifest_path: Path, tmp_path: Pa
     ]
     page = (tmp_path / "page" / "README.md").read_text()
     assert "\n0 runs; " in page and "so only in the curves: " in page and "No logs yet" not in page
-
-
-def test_runs_whose_logs_are_gone_stay_on_the_page(
-    manifest_path: Path, written: tuple[Path, list[str]], tmp_path: Path
-) -> None:
-    first, said = written
-    manifest = yaml.safe_load(manifest_path.read_text())
-    arms = Path(manifest["sources"]["held_out"]["logs"][0])
-    shutil.copytree(arms, tmp_path / "arms", ignore=shutil.ignore_patterns("shy-0"))
-    manifest["sources"]["held_out"]["logs"] = [str(tmp_path / "arms")]
-    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
-    with pytest.raises(DataError, match="does not hold the values"):
-        write(tmp_path / "experiment.yaml", tmp_path / "empty", "slim-rl lab page here", keep=True)
-    assert write(tmp_path / "experiment.yaml", tmp_path / "without", "slim-rl lab page here") != said
-
-    shutil.copytree(first, tmp_path / "page")
-    assert write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl lab page here", keep=True) == said
-    assert (tmp_path / "page" / "README.md").read_bytes() == (first / "README.md").read_bytes()
-    names = ["condition", "arm", "run", "seed", "when"]
-    runs = [
-        pd.read_csv(folder / "runs.csv").sort_values(names, ignore_index=True) for folder in (tmp_path / "page", first)
-    ]
-    pd.testing.assert_frame_equal(*runs)
-
-
-def test_first_page_with_keep_in_manifest_is_written(manifest_path: Path, tmp_path: Path) -> None:
-    manifest = yaml.safe_load(manifest_path.read_text())
-    arms = Path(manifest["sources"]["held_out"]["logs"][0])
-    runs = tmp_path / "arms"
-    sources = {"held_out": {"logs": [str(runs)], "command": "slim-rl lab arms here"}}
-    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump({"title": "One", "keep": True, "sources": sources}))
-    for run in ("shy-0", "shy-1"):
-        shutil.rmtree(runs, ignore_errors=True)
-        shutil.copytree(arms / run, runs / run)
-        with pytest.raises(SystemExit) as end:
-            main(["lab", "page", str(tmp_path)])
-        assert not end.value.code
-    assert set(pd.read_csv(tmp_path / "results" / "runs.csv")["run"]) == {"shy-0", "shy-1"}
-
-
-def test_all_of_a_run_comes_from_one_place() -> None:
-    def plays(value: float, runs: dict[str, str]) -> pl.Plays:
-        rows = [("held_out", "a", run, when, 0, value) for run, when in runs.items()]
-        rows += [("probe", "a", run, "after", 0, value) for run in [*runs, ""]]
-        training = [("a", run, 0, value) for run in runs]
-        return pl.Plays(
-            pd.DataFrame(rows, columns=[*pl.KEYS, "questions"]),
-            pd.DataFrame(training, columns=["arm", "run", "step", "questions"]),
-            pd.DataFrame([("held_out", run, 1, 0) for run in runs], columns=pl.COUNTS),
-        )
-
-    before = plays(1.0, {"ended": "after", "both": "after", "neither": "before", "alone": "before"})
-    found = with_earlier_runs(plays(2.0, {"ended": "before", "both": "after", "neither": "before"}), before)
-    for frame in (found.held_out, found.training):
-        sources = frame.groupby("run")["questions"].agg(["min", "max"])
-        assert (sources["min"] == sources["max"]).all(), "all of a run comes from one place"
-        assert sources["min"].drop("", errors="ignore").to_dict() == {"alone": 1, "both": 2, "ended": 1, "neither": 2}
-    assert found.held_out.loc[found.held_out["run"] == "", "questions"].tolist() == [2.0], "the start is there once"
-    assert sorted(found.counts["run"]) == ["alone", "both", "ended", "neither"]
 
 
 def test_one_run_is_an_experiment_without_contrasts(manifest_path: Path, tmp_path: Path) -> None:

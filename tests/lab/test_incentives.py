@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from examples.treasure import Treasure
-from slim_rl.backends import say_at_the_start
+from examples.treasure import Compass, Treasure
+from slim_rl.commands import load
+from slim_rl.commands.doctor import check_asking
 from slim_rl.config import Config, load_config, parse_config
-from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.games_file import deal
+from slim_rl.dialogue.players import PartnerFailure
 from slim_rl.dialogue.record import Turn
 from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.environment import MATCHING, View
 from slim_rl.errors import ConfigError, SlimError
+from slim_rl.games.matching import MatchingEnv
 from slim_rl.games.matching.partners.chat import MatchingChatPartner
 from slim_rl.games.matching.partners.scripted import ShyPartner
-from slim_rl.lab.incentives import TOLERANCE, Incentives, PlayerResult, as_dict, launch_check, measure
-from slim_rl.lab.incentives.figure import draw
-from slim_rl.lab.incentives.question_cost import net_rewards
+from slim_rl.lab.frontier import Frontier
+from slim_rl.lab.incentives import TOLERANCE, Incentives, PlayerResult, measure
+from slim_rl.measured import measured
 from slim_rl.statistics.estimate import Estimate
 from tests.fakes.openai_server import serving
 from tests.paths import ROOT
@@ -45,7 +46,7 @@ GAMES = {
 }
 DIALOP = {
     "game": {"hardness": 1.25, "p_observed": 0.4, "scales": True, "max_proposals": None},
-    "partner": {"kind": "shy", "explain_rejections": True},
+    "partner": {"kind": "shy"},
 }
 
 
@@ -61,7 +62,7 @@ def room(config: Config) -> int:
 def played(config: Config) -> tuple[Any, ...]:
     """All that incentives depend on."""
     game, partner = config.game.model_dump(exclude={"rules", "max_errors"}), config.partner
-    return game, partner.accept_fraction, partner.explain_rejections
+    return game, partner.args.get("accept_fraction")
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -83,11 +84,14 @@ def test_the_asking_recipe_pays_for_asking_and_for_choosing() -> None:
     """On paper, at its own price, with as many questions as its turns leave room for."""
     config = config_of("asking_local")
     most, price = room(config), make_training_reward(config).question_price
-    found = {each.name: each for each in net_rewards(config, 300, [price], most)}
-    rule = "fixed number of questions"
-    greedy, random = found[f"greedy, {rule}"], found[f"random, {rule}"]
-    assert most == 4 and random.net.low > found["never asks"].net.high + 0.01
-    assert greedy.choice is not None and greedy.choice.low > 0.02
+    games = [(row.game_state, row.seat) for row in deal(config, "train", 300)]
+    nets = {
+        name: Frontier(*curve).net(most, price) for name, curve in measured(MatchingEnv).frontier(games, most).items()
+    }
+    never = Frontier(*measured(MatchingEnv).frontier(games, most)["random"]).net(0, price)
+    assert most == 4 and (nets["random"] - never).mean() > 0.03
+    chosen = nets["greedy"] - nets["random"]
+    assert chosen.mean() - 2 * chosen.std() / 300**0.5 > 0.02
 
 
 def test_configs_alike() -> None:
@@ -140,44 +144,38 @@ def test_cheats_are_compared_with_honest_players(by_dialop: Incentives) -> None:
     assert asker.learned is not None and 0.5 < asker.learned <= 4
 
 
-def test_what_is_written_is_json_and_a_picture(by_dialop: Incentives) -> None:
-    data = json.loads(json.dumps(as_dict(by_dialop), allow_nan=False))
-    assert data["rewards_asking"] is False and len(data["lines"]) == len(by_dialop.lines)
-    assert draw(by_dialop, "dialop").startswith(b"\x89PNG")
-
-
-def test_forced_questions_leave_incentives_unchanged() -> None:
-    config = load_config("matching_offline")
-    explores = config.changed(train={"exploring_starts": 1.0})
-    assert measure(explores, 4, (1,), everyone=False) == measure(config, 4, (1,), everyone=False)
-
-
 def test_an_endpoint_is_stood_in_for_by_the_scripted_partner() -> None:
     found = measure(parse_config({"partner": {"kind": "openai"}}), 3, (1,), everyone=False)
     assert found.partner == "shy (in place of openai)"
     assert measure(parse_config({"partner": {"kind": "self"}}), 3, (1,), everyone=False).partner.startswith("shy")
 
 
-def test_a_game_for_one_has_no_partner_to_ask(tmp_path: Path) -> None:
+def test_a_game_for_one_has_no_partner_to_ask() -> None:
     with pytest.raises(ConfigError, match="no partner to ask"):
         measure(parse_config({"environment": "examples.secret_number.SecretNumber"}), 3)
-    assert launch_check.judge(parse_config({"environment": "examples.secret_number.SecretNumber"})) is None
+    assert not list(check_asking(parse_config({"environment": "examples.secret_number.SecretNumber"})))
+
+
+class Lines(Compass):
+    """Reference lines alone."""
+
+    def frontier(self, games: Sequence[tuple[Any, int]], most: int, seed: int = 0) -> dict[str, Any]:
+        return {}
+
+
+class Blank(Lines):
+    """Not even those."""
+
+    def references(self, games: Sequence[tuple[Any, int]]) -> dict[str, dict[str, Any]]:
+        return {}
 
 
 class OnPaper(Treasure):
-    """The treasure game with reference lines alone."""
-
-    @classmethod
-    def frontier(cls, games: Sequence[tuple[Any, int]], most: int, seed: int = 0) -> dict[str, Any]:
-        return {}
+    instrument = f"{__name__}.Lines"
 
 
-class Nothing(OnPaper):
-    """Not even those."""
-
-    @classmethod
-    def references(cls, games: Sequence[tuple[Any, int]]) -> dict[str, dict[str, Any]]:
-        return {}
+class Nothing(Treasure):
+    instrument = f"{__name__}.Blank"
 
 
 def test_game_with_references_only_shows_them() -> None:
@@ -185,64 +183,20 @@ def test_game_with_references_only_shows_them() -> None:
     found = measure(parse_config(config), 20)
     assert [line.name for line in found.lines] == ["a cell at random", "a cell after one question"]
     assert found.first_gain is None and not found.rewards_asking and "unknown" in found.sentence
-    assert launch_check.judge(parse_config(config)) is None
+    assert not list(check_asking(parse_config(config)))
     with pytest.raises(ConfigError, match="no scripted players, frontier or references"):
         measure(parse_config({**config, "environment": f"{__name__}.Nothing"}), 20)
 
 
 @pytest.mark.parametrize("pays", [True, False])
-def test_doctor_and_a_start_say_it_and_warn(
-    pays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("SLIM_RL_CACHE", str(tmp_path))
-    monkeypatch.setattr("slim_rl.lab.incentives.launch_check.GAMES", (80, 160))
+def test_doctor_says_whether_asking_pays(pays: bool) -> None:
     game = {"n": 3, "scales": False, "p_observed": 0.2, "p_observed_2": 0.9, "hardness": 0}
-    config = parse_config({"game": game if pays else {**game, "max_proposals": None}})
-    launch_check.register()
-    say_at_the_start(config)
-    said = capsys.readouterr().err
-    assert said.startswith(
-        "slim-rl: Asking raises the reward:"
-        if pays
-        else "slim-rl: WARNING. Asking raises the reward, but is not needed"
-    )
-    assert ("docs/how-to/check-that-asking-raises-reward.md" in said) != pays
-    (check,) = launch_check.check_incentives(config)
+    (check,) = check_asking(parse_config({"game": game if pays else {**game, "max_proposals": None}}))
     assert (check.status, check.name) == ("pass" if pays else "warn", "gain from asking")
-    assert check.finding in said and ("slim-rl lab incentives" in check.fix) != pays
-
-
-def test_the_sentence_of_a_start_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLIM_RL_CACHE", str(tmp_path))
-    monkeypatch.setattr("slim_rl.lab.incentives.launch_check.GAMES", (40, 80))
-    config = parse_config({"game": {"n": 3, "hardness": 0, "scales": False}})
-    said = launch_check.judge(config)
-    (file,) = tmp_path.rglob("*.json")
-    assert said is not None and "random question" in said[0]
-    file.write_text(json.dumps({"sentence": "kept", "rewards_asking": True}))
-    assert launch_check.judge(config) == ("kept", True)
-    file.write_text("torn")
-    assert launch_check.judge(config) == said
-    assert (
-        launch_check.judge(parse_config({"game": {"n": 3, "hardness": 0, "scales": False}, "data": {"seed": 1}}))
-        == said
+    assert check.finding.startswith(
+        "Asking raises the reward:" if pays else "Asking raises the reward, but is not needed"
     )
-    assert len(list(tmp_path.rglob("*.json"))) == 1
-    assert launch_check.judge(parse_config({"game": {"n": 4, "hardness": 0, "scales": False}})) != said
-
-
-def test_a_game_of_ones_own_that_has_changed_is_judged_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLIM_RL_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("slim_rl.lab.incentives.launch_check.GAMES", (40, 80))
-    monkeypatch.syspath_prepend(str(tmp_path))
-    file = tmp_path / "judged_anew.py"
-    file.write_text("from examples.treasure import HonestPartner, Treasure\n\n\nclass Own(Treasure):\n    pass\n")
-    config = parse_config({"environment": "judged_anew.Own", "partner": {"kind": "honest"}})
-    assert launch_check.judge(config) == launch_check.judge(config)
-    assert len(list(tmp_path.rglob("*.json"))) == 1
-    file.write_text(file.read_text() + "    max_turns = 3\n")
-    launch_check.judge(config)
-    assert len(list(tmp_path.rglob("*.json"))) == 2
+    assert ("slim-rl lab incentives" in check.fix) != pays
 
 
 class Own(MatchingChatPartner):
@@ -265,22 +219,23 @@ def test_a_chat_partner_of_ones_own_is_stood_in_for() -> None:
         assert found.partner.startswith("shy (in place of") and not server.requests
 
 
-def test_failed_partner_is_reported_and_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLIM_RL_CACHE", str(tmp_path))
+def test_failed_partner_is_reported() -> None:
     config = parse_config({"game": {"n": 3}, "partner": {"kind": f"{__name__}.Refused"}})
     with pytest.raises(SlimError, match="The endpoint is down"):
         measure(config, 2, (1,))
-    with pytest.raises(SlimError, match="The endpoint is down"):
-        launch_check.judge(config)
-    assert not list(tmp_path.rglob("*.json"))
 
 
-def test_of_games_that_all_failed_nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLIM_RL_CACHE", str(tmp_path))
+def test_of_games_that_all_failed_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Refused, "stopped", None)
     config = parse_config({"game": {"n": 3}, "partner": {"kind": f"{__name__}.Refused"}})
     found = measure(config, 2, (1,))
     assert (
         not found.rewards_asking and found.sentence == "The gain from asking is unknown: no game was played to its end."
     )
-    assert launch_check.judge(config) is None and not list(tmp_path.rglob("*.json"))
+    assert not list(check_asking(config))
+
+
+@pytest.mark.parametrize("questions", ["2,-1", "1,x"])
+def test_questions_are_positive_numbers(questions: str) -> None:
+    with pytest.raises(ConfigError, match=rf"--questions {questions} is not a list of positive numbers"):
+        load("lab incentives")(["matching_local", "--games", "5", "--questions", questions], standalone_mode=False)

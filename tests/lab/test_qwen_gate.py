@@ -14,8 +14,8 @@ import yaml
 
 from slim_rl.dialogue.log import DialogueLog, annotate
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
-from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.state import GameState
 from tests.paths import ROOT
 
 SPEC = importlib.util.spec_from_file_location("qwen_gate", ROOT / "analysis" / "qwen" / "gate.py")

@@ -63,7 +63,7 @@ def test_the_least_p_is_what_a_permutation_reaches() -> None:
 
 def arms(*words: str, capsys: Any) -> str:
     with pytest.raises(SystemExit) as end:
-        main(["lab", "arms", "matching_local", "--arms", str(TEMPLATE), "--dry-run", *words])
+        main(["lab", "run", str(TEMPLATE), "--dry-run", *words])
     assert end.value.code == 0
     return str(capsys.readouterr().err)
 
@@ -80,13 +80,13 @@ def test_the_template_can_succeed(capsys: Any, monkeypatch: Any) -> None:
     with pytest.raises(SystemExit) as end:
         main(["lab", "run", ".", "--dry-run"])
     said = capsys.readouterr()
-    assert end.value.code == 0 and not said.err and "lab arms matching_local --arms experiment.yaml" in said.out
+    assert end.value.code == 0 and not said.err and said.out.count("slim-rl train matching_local") == 24
 
 
 def test_lab_run_says_what_its_steps_together_cannot_show(tmp_path: Path, capsys: Any) -> None:
     data = yaml.safe_load(TEMPLATE.read_text())
-    step = data["steps"][0]["lab arms"]
-    data["steps"] = [{"lab arms": {**step, "arm": arm, "seeds": "0-3"}} for arm in data["arms"]]
+    step = data["steps"][0]["train"]
+    data["steps"] = [{"train": {**step, "arms": arm, "seeds": "0-3"}} for arm in data["arms"]]
     (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(data))
     with pytest.raises(SystemExit):
         main(["lab", "run", str(tmp_path), "--dry-run"])

@@ -17,7 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from slim_rl.backends.trl.scoring import add_scoring
 from slim_rl.config import load_config
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.players import PartnerFailure
 from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError, Diverged

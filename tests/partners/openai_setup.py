@@ -10,13 +10,14 @@ from typing import Any, ClassVar
 
 from slim_rl.config import Limits, OpenAIConfig, PartnerConfig
 from slim_rl.dialogue.loop import play_dialogue
-from slim_rl.dialogue.partner import Partner, Usage
-from slim_rl.dialogue.record import Dialogue, Turn
+from slim_rl.dialogue.players import Partner
+from slim_rl.dialogue.record import Dialogue, Turn, Usage
 from slim_rl.environment import Utterance, View
 from slim_rl.games.matching.env import MatchingEnv
-from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.partners.chat import MatchingChatPartner
 from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.state import GameState
+from slim_rl.partners.endpoint import Endpoint
 from slim_rl.partners.spend import Spend
 
 # Seat 1 sees Ava on BLEU (60) and Daniel on Electra (30); seat 0 sees the other two.
@@ -47,7 +48,7 @@ def view_after(*said: str, seat: int = 1, seed: int = 7) -> View:
     return View(seat, env.get_prompt_prefix(seat), env.get_state_description(seat), tuple(history), private, seed)
 
 
-class Asks:
+class Asks(Partner):
     """A player that asks `questions` times and then proposes."""
 
     identity: ClassVar[dict[str, Any]] = {"kind": "asks"}
@@ -68,13 +69,20 @@ async def play(partner: Partner, player: Asks, seed: int = 7) -> Dialogue:
 
 def partner_config(url: str | None, **settings: Any) -> PartnerConfig:
     """Impatient settings, for tests."""
-    quick = {"backoff_seconds": 0.01, "request_seconds": 20.0, "turn_seconds": 40.0}
-    outage = {"outage_seconds": 0.1, "outage_probe_seconds": 0.05, "outage_wait_minutes": 0.1}
-    return PartnerConfig(kind="openai", openai=OpenAIConfig(**{"base_url": url, **quick, **outage, **settings}))
+    quick = {"request_seconds": 20.0, "turn_seconds": 40.0, "outage_wait_minutes": 0.1}
+    return PartnerConfig(kind="openai", openai=OpenAIConfig(**{"base_url": url, **quick, **settings}))
 
 
-def partner_of(server: Any, **settings: Any) -> MatchingChatPartner:
-    return MatchingChatPartner(partner_config(server.url, **settings))
+def partner_of(server: Any, *, failures: int = 8, seconds: float = 0.1, **settings: Any) -> MatchingChatPartner:
+    """A partner in haste. `failures`, `seconds`: when its endpoint counts as down (`Breaker`)."""
+    partner = MatchingChatPartner(partner_config(server.url, **settings).openai)
+    hasten(partner.endpoint, failures, seconds)
+    return partner
+
+
+def hasten(endpoint: Endpoint, failures: int = 8, seconds: float = 0.1) -> None:
+    endpoint.first_wait, endpoint.longest_wait = 0.01, 0.02
+    endpoint.breaker.failures, endpoint.breaker.seconds, endpoint.breaker.probe_seconds = failures, seconds, 0.02
 
 
 def spend_elsewhere(folder: Path, usd: float) -> Spend:
@@ -98,3 +106,8 @@ def text_of(path: Path) -> str:
         return path.read_text(errors="replace")
     with closing(sqlite3.connect(path)) as db:
         return "\n".join(db.iterdump())
+
+
+def spent_usd(folder: Path) -> float:
+    """US dollars that the run in `folder` has spent."""
+    return Spend(folder=folder).spent_elsewhere()

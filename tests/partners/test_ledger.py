@@ -18,12 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slim_rl.config import parse_config
-from slim_rl.dialogue.partner import PartnerFailure, Usage
-from slim_rl.dialogue.record import StopReason, Turn
+from slim_rl.dialogue.players import PartnerFailure, make_partner
+from slim_rl.dialogue.record import StopReason, Turn, Usage
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.partners.spend import FOLDER, Spend, spent_usd
+from slim_rl.partners.spend import FOLDER, Spend
 from tests.fakes.openai_server import OpenAIServer
-from tests.partners.openai_setup import partner_config, partner_of
+from tests.partners.openai_setup import partner_config, partner_of, spent_usd
 from tests.partners.test_openai_endpoint import ask_many
 from tests.paths import ROOT
 
@@ -32,9 +32,8 @@ BUDGET = 0.02  # US dollars; a call takes some 0.0007 of them, where the provide
 # A process of a run: asks for ever, or until the budget is spent, `concurrency` calls at a time.
 ASKS = """
 import asyncio, sys
-import openai  # the client, which takes a second to load
 from pathlib import Path
-from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.players import PartnerFailure
 from tests.partners.openai_setup import QUESTION, partner_of, view_after
 
 class Server: url = sys.argv[1]
@@ -164,7 +163,7 @@ async def test_another_run_of_the_process_begins_at_nothing(server: OpenAIServer
     for name in ("one", "two"):
         worker = RolloutWorker(parse_config(data), None)
         worker.keep_spend(tmp_path / name)
-        assert isinstance((await ask_many(worker.partner, 1))[0], Turn)
+        assert isinstance((await ask_many(make_partner(worker.config), 1))[0], Turn)
     assert spent_usd(tmp_path / "one") > spent_usd(tmp_path / "two") > 0, "the second call's beginning is cached"
     assert [total["calls"] for name in ("one", "two") for total in totals(tmp_path / name)] == [1, 1]
 
@@ -197,13 +196,3 @@ def test_a_run_has_spent_the_sum_of_its_processes(tmp_path_factory: Any, calls: 
 
 def test_a_folder_that_is_only_looked_at_stays_as_it_is(tmp_path: Path) -> None:
     assert spent_usd(tmp_path) == 0.0 and not list(tmp_path.iterdir())
-
-
-def test_spend_file_of_an_earlier_version_stops_calls(tmp_path: Path) -> None:
-    former = tmp_path / "spend" / "spend.sqlite"
-    former.parent.mkdir()
-    former.touch()
-    spend = Spend(budget_usd=1.0, folder=tmp_path)
-    assert f"{former} holds the run's spending until version 0.1" in str(spend.refusal())
-    former.unlink()
-    assert spend.refusal() is None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.players import PartnerFailure
 from slim_rl.dialogue.record import StopReason, Turn
 from slim_rl.partners.spend import FOLDER
 from tests.fakes.openai_server import OpenAIServer

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from slim_rl.config import Limits, PartnerConfig
+from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.loop import play_dialogue
-from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.players import PartnerFailure
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.environment import Utterance, View
 from slim_rl.errors import ConfigError
@@ -98,20 +98,6 @@ async def test_a_proposal_is_noted_with_its_worth(server: OpenAIServer) -> None:
     accepted = partner_of(server).messages(view_after(*history))[-1]["content"]
     assert "[accept] or [reject]" in accepted and "worth 90% of your best plan, so you accept it" in accepted
     assert "Daniel Nguyen on Electra" not in accepted
-    plain = partner_of(server, note_plan_worth=False).messages(view_after(*history))[-1]["content"]
-    assert "worth" not in plain
-
-
-async def test_doubts_are_named_only_where_the_config_says_so(server: OpenAIServer) -> None:
-    silent = partner_of(server)
-    doubting = silent.from_config(PartnerConfig(kind="openai", explain_rejections=True, openai=silent.config))
-    for partner, names in ((silent, False), (doubting, True)):
-        note = partner.messages(view_after(GOOD_PLAN))[-1]["content"]
-        assert ("You doubt Daniel Nguyen on Electra" in note) == names
-        assert ("you may name the one or two assignments you doubt" in partner.prompt) == names
-        assert ("[reject] I doubt Noah Wilson on BLEU." in partner.prompt) == names
-        assert ("[reject] I think we can do better." in partner.prompt) != names
-        assert "{" not in partner.prompt and partner.identity["explain_rejections"] is names
 
 
 @pytest.mark.parametrize(
@@ -151,7 +137,7 @@ async def test_too_many_malformed_replies_end_the_game(server: OpenAIServer) -> 
 async def test_plays_a_game_of_another_kind(server: OpenAIServer) -> None:
     server.answer = lambda body: "anything at all"
     view = View(0, "Say something.", "Begin.", (Utterance(1, "[propose] hello"),), None, 0)
-    partner = OpenAIPartner(partner_config(server.url))
+    partner = OpenAIPartner(partner_config(server.url).openai)
     assert (await partner.act(view)).text == "anything at all"
     assert server.requests[0]["messages"][-1]["content"] == "Begin.\n\n> [propose] hello"
 
@@ -174,15 +160,15 @@ async def test_a_whole_dialogue_keeps_identity_usage_and_reward(server: OpenAISe
         "[message] Ava Li on BLEU: 60.",
         "[accept]",
     ]
-    costs = [turn.usage["cost_usd"] for turn in dialogue.turns if turn.usage]
+    costs = [turn.usage.cost_usd for turn in dialogue.turns if turn.usage]
     assert len(costs) == 2 and sum(costs) == pytest.approx(partner.usage.cost_usd)
-    assert dialogue.turns[1].usage is not None and dialogue.turns[1].usage["model"] == server.model
+    assert dialogue.turns[1].usage is not None and dialogue.turns[1].usage.model == server.model
     line = json.loads(json.dumps(dialogue.to_dict()))
     assert Dialogue.from_dict(line).partner == partner.identity
 
 
 def test_identity_tells_model_parameters_and_prompt() -> None:
-    identity = MatchingChatPartner(partner_config("http://localhost:1/v1", temperature=0.3)).identity
+    identity = MatchingChatPartner(partner_config("http://localhost:1/v1", temperature=0.3).openai).identity
     assert identity["kind"] == "openai" and identity["request"]["temperature"] == 0.3
     assert identity["request"]["max_tokens"] == 300 and identity["prompt_version"] == "3"
     assert len(identity["prompt_sha256"]) == 64
@@ -192,11 +178,11 @@ def test_identity_tells_model_parameters_and_prompt() -> None:
 def test_identity_changes_with_the_rules(tmp_path: Any) -> None:
     own = tmp_path / "rules.md"
     own.write_text("<!-- version: mine -->\nTell everything. Accept from {accept_percent}%.", encoding="utf-8")
-    base = partner_config("http://localhost:1/v1")
+    base = partner_config("http://localhost:1/v1").openai
     partners = [
         MatchingChatPartner(base),
-        MatchingChatPartner(base.model_copy(update={"accept_fraction": 0.5})),
-        MatchingChatPartner(partner_config("http://localhost:1/v1", prompt=own)),
+        MatchingChatPartner(base, accept_fraction=0.5),
+        MatchingChatPartner(partner_config("http://localhost:1/v1", prompt=own).openai),
     ]
     assert len({partner.identity["prompt_sha256"] for partner in partners}) == 3
     assert (
@@ -206,7 +192,7 @@ def test_identity_changes_with_the_rules(tmp_path: Any) -> None:
 
 def test_a_missing_prompt_is_said() -> None:
     with pytest.raises(ConfigError, match=r"partner's prompt nowhere.md"):
-        MatchingChatPartner(partner_config("http://localhost:1/v1", prompt="nowhere.md"))
+        MatchingChatPartner(partner_config("http://localhost:1/v1", prompt="nowhere.md").openai)
 
 
 def test_partners_configured_alike_share_one_endpoint() -> None:

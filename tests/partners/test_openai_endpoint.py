@@ -9,13 +9,12 @@ import logging
 import time
 import warnings
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 
 import pytest
 from pydantic import ValidationError
 
 from slim_rl.config import Price
-from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.players import PartnerFailure
 from slim_rl.dialogue.record import StopReason, Turn
 from slim_rl.errors import ConfigError
 from slim_rl.partners.openai_chat import OpenAIPartner
@@ -44,7 +43,7 @@ async def ask_many(partner: OpenAIPartner, number: int) -> list[Turn | BaseExcep
 
 def patience(step: Step) -> dict[str, float]:
     """Short only where the wait is known to be in vain."""
-    return {"request_seconds": 0.2 if step.kind == "hang" else 5.0}
+    return {"request_seconds": 0.5 if step.kind == "hang" else 5.0}
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -71,7 +70,7 @@ async def test_retry_after_is_honoured(server: OpenAIServer, form: str) -> None:
     if form == "date":  # whole seconds only
         after = email.utils.formatdate(time.time() + 2, usegmt=True)
     script(server, Step("status", status=429, retry_after=after))
-    await partner_of(server, backoff_seconds=0.001).act(VIEW)
+    await partner_of(server).act(VIEW)
     assert time.monotonic() - begun >= (0.4 if form == "seconds" else 0.99)
     assert len(server.requests) == 2
 
@@ -82,8 +81,9 @@ async def test_a_small_retry_after_does_not_shorten_the_backoff(
 ) -> None:
     script(server, *[Step("status", status=503, retry_after=after)] * 4)
     monkeypatch.setattr("random.Random.uniform", lambda _, low, high: high)
-    begun = time.monotonic()
-    await partner_of(server, backoff_seconds=0.05).act(VIEW)
+    partner, begun = partner_of(server), time.monotonic()
+    partner.endpoint.first_wait, partner.endpoint.longest_wait = 0.05, 1.0
+    await partner.act(VIEW)
     assert time.monotonic() - begun >= 0.05 + 0.1 + 0.2 + 0.4
 
 
@@ -96,7 +96,7 @@ async def test_a_turn_has_a_deadline(server: OpenAIServer) -> None:
 
 async def test_a_busy_endpoint_gets_all_the_patience_of_a_turn(server: OpenAIServer) -> None:
     script(server, *[BUSY] * 12)
-    settings = {"max_retries": 1, "max_backoff_seconds": 0.02}
+    settings = {"max_retries": 1}
     reply = await partner_of(server, **settings).act(VIEW)
     assert reply.usage is not None and reply.usage.retries == 12
     script(server, *[BUSY] * 500)
@@ -127,7 +127,7 @@ async def test_tokens_a_minute_are_bounded(server: OpenAIServer) -> None:
 
 
 async def test_an_outage_is_said_once_and_costs_no_game(server: OpenAIServer, caplog: pytest.LogCaptureFixture) -> None:
-    partner = partner_of(server, outage_failures=4)
+    partner = partner_of(server, failures=4)
     assert (await partner.act(VIEW)).text == ANSWER
     server.down = True
     asked = asyncio.create_task(ask_many(partner, 50))
@@ -145,7 +145,7 @@ async def test_an_outage_is_said_once_and_costs_no_game(server: OpenAIServer, ca
 
 async def test_failed_probes_take_none_of_a_calls_tries(server: OpenAIServer) -> None:
     server.down = True
-    partner = partner_of(server, outage_failures=2, outage_seconds=0.0, outage_probe_seconds=0.02, max_retries=2)
+    partner = partner_of(server, failures=2, seconds=0.0, max_retries=2)
     asked = asyncio.create_task(ask_many(partner, 2))
     await until(lambda: partner.endpoint.breaker.is_open)
     await asyncio.sleep(0.5)
@@ -155,7 +155,7 @@ async def test_failed_probes_take_none_of_a_calls_tries(server: OpenAIServer) ->
 
 async def test_an_outage_that_lasts_stops_the_run(server: OpenAIServer, caplog: pytest.LogCaptureFixture) -> None:
     server.down = True
-    partner = partner_of(server, outage_failures=4, outage_wait_minutes=0.5 / 60)
+    partner = partner_of(server, failures=4, outage_wait_minutes=0.5 / 60)
     outcomes = await ask_many(partner, 30)
     assert all(isinstance(outcome, PartnerFailure) for outcome in outcomes)
     assert partner.stopped is not None and "has not answered" in partner.stopped and "resume the run" in partner.stopped
@@ -186,7 +186,7 @@ async def test_a_short_pause_at_the_end_of_a_turn_is_no_outage(server: OpenAISer
 
 async def test_a_cancelled_probe_lets_another_one_through(server: OpenAIServer) -> None:
     server.down = True
-    partner = partner_of(server, outage_failures=1, outage_seconds=0.0)
+    partner = partner_of(server, failures=1, seconds=0.0)
     first = asyncio.create_task(partner.act(VIEW))
     await until(lambda: partner.endpoint.breaker.is_open)
     server.down = False
@@ -205,11 +205,11 @@ def test_one_partner_serves_event_loops_in_sequence() -> None:
 
     async def step(partner: list[OpenAIPartner]) -> list[str]:
         async with OpenAIServer() as server:
-            made = partner_config(server.url)
+            made = partner_config(server.url).openai
             if not partner:
                 partner.append(OpenAIPartner(made))
             here = partner[0].endpoint
-            here.address = replace(here.address, url=server.url)  # a fresh server each step: the old loop's is gone
+            here.url = server.url  # a fresh server each step: the old loop's is gone
             return [outcome.text for outcome in await ask_many(partner[0], 5) if isinstance(outcome, Turn)]
 
     partner: list[OpenAIPartner] = []
@@ -247,8 +247,8 @@ def test_a_missing_key_is_said_before_anything_starts(monkeypatch: pytest.Monkey
     with pytest.raises(
         ConfigError, match=r"^No key for https://api\.openai\.com/v1\. Set the environment variable OPENAI_API_KEY"
     ):
-        OpenAIPartner(partner_config(None))
-    OpenAIPartner(partner_config("http://localhost:8000/v1"))
+        OpenAIPartner(partner_config(None).openai)
+    OpenAIPartner(partner_config("http://localhost:8000/v1").openai)
 
 
 @pytest.mark.parametrize(
@@ -256,9 +256,9 @@ def test_a_missing_key_is_said_before_anything_starts(monkeypatch: pytest.Monkey
 )
 def test_a_url_that_cannot_be_used_is_said(url: str) -> None:
     with pytest.raises(ValidationError, match="must be like http"):
-        OpenAIPartner(partner_config(url))
+        OpenAIPartner(partner_config(url).openai)
 
 
 def test_a_budget_needs_a_price() -> None:
     with pytest.raises(ConfigError, match="no entry for 'qwen'"):
-        OpenAIPartner(partner_config("http://localhost:8000/v1", model="qwen", budget_usd=1))
+        OpenAIPartner(partner_config("http://localhost:8000/v1", model="qwen", budget_usd=1).openai)

@@ -11,17 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slim_rl.config import OpenAIConfig
-from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.players import PartnerFailure
 from slim_rl.dialogue.record import StopReason, Turn
-from slim_rl.games.matching.audit import audit
-from slim_rl.partners.answers import MOST_TOKENS, ReportedError, UnreadableError, count_tokens, read_answer
-from slim_rl.partners.faults import fault_of
-from slim_rl.partners.secrets import Secrets
+from slim_rl.games.matching.lab.audit import audit
+from slim_rl.http import Response
+from slim_rl.partners.answers import MOST_TOKENS, AnswerReader, Fault, count_tokens
+from slim_rl.partners.quoting import Secrets
 from tests.fakes.openai_server import ODD_USAGE, OpenAIServer, Step
 from tests.partners.openai_setup import QUESTION, Asks, partner_of, play, view_after
 from tests.partners.test_openai_endpoint import ask_many
 
 BODY = {"model": "m", "max_tokens": 300, "messages": [{"role": "user", "content": "x" * 4000}]}
+READER = AnswerReader(OpenAIConfig(), Secrets())
 COUNTS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3), st.just(10**400))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -69,10 +70,9 @@ def test_what_can_be_is_believed_and_the_rest_estimated() -> None:
 
 @given(st.one_of(st.text(), JSON.map(json.dumps), JSON.map(lambda data: json.dumps({"choices": [{"message": data}]}))))
 def test_an_answer_of_any_shape_is_read_or_refused(content: str) -> None:
-    try:
-        answer = read_answer(content, BODY, OpenAIConfig(), Secrets())
-    except (ReportedError, UnreadableError) as error:
-        assert len(str(error)) < 400
+    answer = READER.read(Response(200, content.encode("utf-8", "replace"), {}), BODY, ever_answered=False)
+    if isinstance(answer, Fault):
+        assert len(answer.why) < 400
     else:
         json.dumps(answer, ensure_ascii=False).encode()
 
@@ -108,8 +108,8 @@ async def test_game_ended_by_malformed_replies_records_cost(server: OpenAIServer
     assert dialogue.stop_reason is StopReason.PARTNER_ERRORS and len(server.requests) == 4
     assert [turn.role for turn in dialogue.turns] == ["policy", "partner", "policy", "partner"]
     last = dialogue.turns[-1]
-    assert last.usage is not None and last.usage["malformed"] == 2 and last.error == dialogue.failure
-    cost = sum(turn.usage["cost_usd"] for turn in dialogue.turns if turn.usage)
+    assert last.usage is not None and last.usage.malformed == 2 and last.error == dialogue.failure
+    cost = sum(turn.usage.cost_usd for turn in dialogue.turns if turn.usage)
     assert cost == pytest.approx(partner.usage.cost_usd) and cost > 0
     assert audit(dialogue)["malformed"] == (3, 4)
 
@@ -131,6 +131,5 @@ def test_fault_of_any_shape_is_one(error: Any, detail: Any, code: Any) -> None:
         "choices": [{"error": detail}],
     }
     for body in (error, {"error": error, "code": code}, {"detail": [{"loc": detail, "msg": error}]}, [shaped], shaped):
-        reported = ReportedError(json.dumps(body), billed=False)
-        fault = fault_of(reported, BODY, OpenAIConfig(), Secrets(), ever_answered=False)
-        assert len(fault.why) < 2000 and set(fault.parameters) <= BODY.keys()
+        fault = READER.read(Response(400, json.dumps(body).encode(), {}), BODY, ever_answered=False)
+        assert isinstance(fault, Fault) and len(fault.why) < 2000 and set(fault.parameters) <= BODY.keys()

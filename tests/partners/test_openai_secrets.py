@@ -28,7 +28,7 @@ async def main(url, folder):
         config = partner_config(
             url, headers=headers, max_retries=1, request_seconds=0.3, cassette=f"{folder}/{name}.sqlite"
         )
-        partner = OpenAIPartner(config)
+        partner = OpenAIPartner(config.openai)
         print(partner.identity)
         for seed in range(9):
             try:

@@ -100,7 +100,7 @@ def test_no_words_of_a_player_stand_unquoted(text: str) -> None:
     view = View(
         0, "rules", "dealt", (Utterance(1, text), Utterance(0, text, f"not {text}"), Utterance(1, text)), None, 0
     )
-    messages = OpenAIPartner(partner_config("http://localhost:1/v1")).messages(view)
+    messages = OpenAIPartner(partner_config("http://localhost:1/v1").openai).messages(view)
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
     heard = [line for message in messages[1::2] for line in message["content"].splitlines()]
     unquoted = [line for line in heard if line and not line.startswith("> ")]
@@ -114,8 +114,7 @@ def test_the_true_note_is_there_and_no_other(tag: str) -> None:
     assert isinstance(parse_action(forged, GAME.roster), Action), "the game takes it for a proposal"
     told = ("[message] Ava Li on Electra is 80.", "[message] I see.")
     view = view_after(*told, forged)
-    strict = partner_config("http://localhost:1/v1").model_copy(update={"accept_fraction": 0.95})
-    partner = MatchingChatPartner(strict)
+    partner = MatchingChatPartner(partner_config("http://localhost:1/v1").openai, accept_fraction=0.95)
     lines = partner.messages(view)[-1]["content"].splitlines()
     notes = [line for line in lines if "Note, for you alone" in line and not line.startswith("> ")]
     assert len(notes) == 1 and "worth 90% of your best plan, so you reject it" in notes[0]
@@ -125,7 +124,7 @@ def test_the_true_note_is_there_and_no_other(tag: str) -> None:
 
 
 def test_a_note_without_a_proposal_is_none() -> None:
-    partner = MatchingChatPartner(partner_config("http://localhost:1/v1"))
+    partner = MatchingChatPartner(partner_config("http://localhost:1/v1").openai)
     for said in (f"[message] Hello.\n{FORGED}", f"[message] I will propose this:\n{FORGED}"):
         lines = partner.messages(view_after(said))[-1]["content"].splitlines()
         assert all(line.startswith("> ") for line in lines if "Note" in line)
@@ -133,7 +132,7 @@ def test_a_note_without_a_proposal_is_none() -> None:
 
 def test_how_to_tell_is_said_to_the_partner_of_any_game() -> None:
     for made in (OpenAIPartner, MatchingChatPartner):
-        system = made(partner_config("http://localhost:1/v1")).messages(view_after(QUESTION))[0]["content"]
+        system = made(partner_config("http://localhost:1/v1").openai).messages(view_after(QUESTION))[0]["content"]
         assert "every line that begins with > was written by the other player" in system
 
 
@@ -148,7 +147,7 @@ class Scored(OpenAIPartner):
 
 
 def test_a_game_adds_its_notes_and_its_complaints() -> None:
-    partner = Scored(partner_config("http://localhost:1/v1"))
+    partner = Scored(partner_config("http://localhost:1/v1").openai)
     history = [Utterance(1, "one"), Utterance(0, "two"), Utterance(1, "three")]
     requests = [partner.messages(View(0, "r", "s", tuple(history[:n]), None, 0)) for n in (1, 2, 3)]
     assert requests[-1][-1]["content"] == "> three\n5 letters after 2 turns."

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
-import resource
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from slim_rl.config import ChatPolicyConfig, OpenAIConfig
-from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.players import PartnerFailure
 from slim_rl.dialogue.record import StopReason, Turn
-from slim_rl.partners.openai_chat import OpenAIPartner
-from slim_rl.policies.openai_chat import ChatPolicy
+from slim_rl.partners.openai_chat import ChatPolicy, OpenAIPartner
 from tests.fakes.openai_server import OpenAIServer, Step
 from tests.partners.openai_setup import GOOD_PLAN, QUESTION, partner_config, partner_of, view_after
 from tests.partners.test_openai_endpoint import ANSWER, VIEW, ask_many, script
@@ -112,7 +109,7 @@ BUSY = [inside({"code": 429, "message": "Slow down."}), http(413, GROQ_413)]
 @pytest.mark.parametrize("step", BUSY, ids=["429 within 200", "Groq's 413"])
 async def test_busy_is_asked_again_beyond_the_retries(server: OpenAIServer, step: Step) -> None:
     script(server, *[step] * 12)
-    reply = await partner_of(server, max_retries=1, max_backoff_seconds=0.02).act(VIEW)
+    reply = await partner_of(server, max_retries=1).act(VIEW)
     assert reply.usage is not None and reply.usage.retries == 12
 
 
@@ -447,14 +444,14 @@ async def test_a_server_on_loopback_is_reached_without_a_proxy(
 ) -> None:
     monkeypatch.setenv(variable, "http://127.0.0.1:9")
     monkeypatch.delenv("NO_PROXY", raising=False)
-    partner = OpenAIPartner(partner_config(server.url.replace("127.0.0.1", host), max_retries=0))
+    partner = OpenAIPartner(partner_config(server.url.replace("127.0.0.1", host), max_retries=0).openai)
     assert (await partner.act(VIEW)).text == ANSWER
 
 
 async def test_another_server_is_reached_by_the_proxy(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", server.url.removesuffix("/v1"))
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-1")
-    partner = OpenAIPartner(partner_config("http://partner.invalid/v1", max_retries=0))
+    partner = OpenAIPartner(partner_config("http://partner.invalid/v1", max_retries=0).openai)
     assert (await partner.act(VIEW)).text == ANSWER
 
 
@@ -473,30 +470,15 @@ async def test_headers_and_query_are_sent(server: OpenAIServer, monkeypatch: pyt
 @pytest.mark.parametrize("headers", [{"content-length": "3"}, {"X-A": "a\nb"}, {"X A": "b"}, {"": "b"}])
 def test_a_header_that_cannot_be_set_is_refused(headers: dict[str, str]) -> None:
     with pytest.raises(ValidationError, match="cannot be sent: remove or correct it"):
-        OpenAIPartner(partner_config("http://localhost:1/v1", headers=headers))
+        OpenAIPartner(partner_config("http://localhost:1/v1", headers=headers).openai)
 
 
 @pytest.mark.parametrize(
-    ("key", "says"),
-    [
-        ("model", "set model instead"),
-        ("max_tokens", "set max_tokens instead"),
-        ("max_completion_tokens", "set max_tokens instead"),
-        ("temperature", "set temperature instead"),
-        ("seed", "set send_seed instead"),
-        ("n", "one reply is asked for"),
-        ("best_of", "one reply is asked for"),
-        ("stream", "read whole"),
-        ("messages", "the game writes the messages"),
-        ("tools", "has no tools"),
-        ("service_tier", "price"),
-        ("models", "price"),
-        ("api_key", "environment"),
-    ],
+    "key", ["model", "max_completion_tokens", "seed", "n", "stream", "messages", "tools", "service_tier", "api_key"]
 )
-def test_extra_takes_no_key_that_has_a_setting(key: str, says: str) -> None:
+def test_extra_takes_no_key_that_has_a_setting(key: str) -> None:
     for section in (OpenAIConfig, ChatPolicyConfig):
-        with pytest.raises(ValidationError, match=f"{key} .*{says}"):
+        with pytest.raises(ValidationError, match=f"{key} cannot be sent: it has a setting"):
             section(extra={key: 4})
 
 
@@ -509,23 +491,13 @@ from tests.partners.openai_setup import QUESTION, partner_config, view_after
 from slim_rl.games.matching.partners.chat import MatchingChatPartner
 
 async def main():
-    partner = MatchingChatPartner(partner_config(sys.argv[1], concurrency=int(sys.argv[2]), cassette=sys.argv[3]))
+    partner = MatchingChatPartner(partner_config(sys.argv[1], concurrency=int(sys.argv[2]), cassette=sys.argv[3]).openai)
     views = [view_after(QUESTION, seed=seed) for seed in range(320)]
     replies = await asyncio.gather(*(partner.act(view) for view in views), return_exceptions=True)
     print(sum(not isinstance(reply, Exception) for reply in replies), *partner.warnings, sep="\\n")
 
 asyncio.run(main())
 """
-
-
-@contextmanager
-def files(limit: int) -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def test_concurrency_fits_the_limit_of_open_files(tmp_path: Any) -> None:
@@ -535,12 +507,4 @@ def test_concurrency_fits_the_limit_of_open_files(tmp_path: Any) -> None:
         command = [sys.executable, "-c", MANY, server.url, "320", str(tmp_path / "a.sqlite")]
         said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
         assert 30 < server.busiest < 200
-    assert said[0] == "320"
-    assert "This process may open 256 files: " in said[1] and "ulimit -n" in said[1] and len(said) == 2
-
-
-async def test_enough_open_files_change_nothing(server: OpenAIServer) -> None:
-    with files(4096):
-        partner = partner_of(server, concurrency=64)
-        await partner.act(VIEW)
-    assert partner.warnings == []
+    assert said == ["320"]

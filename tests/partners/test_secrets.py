@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slim_rl.config import OpenAIConfig
-from slim_rl.dialogue.partner import PartnerFailure
-from slim_rl.partners.answers import UnreadableError, read_answer
-from slim_rl.partners.secrets import Secrets
+from slim_rl.dialogue.players import PartnerFailure
+from slim_rl.http import Response
+from slim_rl.partners.answers import AnswerReader, Fault
+from slim_rl.partners.quoting import Secrets
 from tests.fakes.openai_server import OpenAIServer, Step
 from tests.partners.openai_setup import QUESTION, partner_of, text_of, view_after
 
@@ -48,7 +49,7 @@ async def test_an_echo_is_in_no_reply_log_or_cassette(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     async with OpenAIServer(script=[Step(text="[message] up"), *[echo] * 9]) as server:
-        partner = partner_of(server, cassette=tmp_path / "a.sqlite", max_retries=2, max_backoff_seconds=0.02)
+        partner = partner_of(server, cassette=tmp_path / "a.sqlite", max_retries=2)
         await partner.act(view_after(QUESTION, seed=1))
         try:
             outcome = repr(await partner.act(view_after(QUESTION)))
@@ -62,9 +63,10 @@ async def test_an_echo_is_in_no_reply_log_or_cassette(
 
 @pytest.mark.parametrize("before", range(0, 70, 7))
 def test_an_answer_that_is_none_is_redacted_before_it_is_cut(before: int) -> None:
-    with pytest.raises(UnreadableError, match="not a chat completion") as failure:
-        read_answer("x" * before + KEY, {"messages": []}, OpenAIConfig(), Secrets(KEY))
-    assert is_clean(str(failure.value))
+    fault = AnswerReader(OpenAIConfig(), Secrets(KEY)).read(
+        Response(200, ("x" * before + KEY).encode(), {}), {"messages": []}, ever_answered=False
+    )
+    assert isinstance(fault, Fault) and "not a chat completion" in fault.why and is_clean(fault.why)
 
 
 @given(st.text(), st.text())

@@ -70,7 +70,7 @@ def test_adapters_that_cannot_be_saved_are_refused(targets: list[str], said: str
 
 def few(folder: Path, *changes: str) -> Any:
     own = (f"data.train={folder}/games.jsonl", "data.num_train=4", "data.eval=null", f"policy.model={START}")
-    paths = (f"output_dir={folder}/runs", f"log.dir={folder}/logs", "train.eval_games=0", "train.games_per_step=4")
+    paths = (f"output_dir={folder}/runs", "train.eval_games=0", "train.games_per_step=4")
     return load_config(
         "matching_local", [*own, *paths, "train.lora={r: 2, target_modules: [q_proj, embed_tokens]}", *changes]
     )

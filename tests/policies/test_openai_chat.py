@@ -10,22 +10,24 @@ import pytest
 
 from examples.secret_number import SecretNumber
 from slim_rl.config import ChatPolicyConfig, Limits, parse_config
-from slim_rl.dialogue.interventions import AskFirst, NeverAsk
 from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.env import MatchingEnv
-from slim_rl.partners.spend import spent_usd
-from slim_rl.policies.openai_chat import ChatPolicy
+from slim_rl.lab.interventions import AskFirst, NeverAsk
+from slim_rl.measured import measured
+from slim_rl.partners.openai_chat import ChatPolicy
 from tests.dialogue.players import Countdown, Says
 from tests.fakes.openai_server import OpenAIServer, Step
-from tests.partners.openai_setup import GAME, GOOD_PLAN, QUESTION
+from tests.partners.openai_setup import GAME, GOOD_PLAN, QUESTION, hasten, spent_usd
 
 
 def chat_policy(server: OpenAIServer, **settings: Any) -> ChatPolicy:
-    quick = {"backoff_seconds": 0.01, "outage_seconds": 0.1, "outage_probe_seconds": 0.05, "outage_wait_minutes": 0.01}
-    return ChatPolicy(ChatPolicyConfig(**{"base_url": server.url, "model": server.model, **quick, **settings}))
+    defaults = {"base_url": server.url, "model": server.model, "outage_wait_minutes": 0.01}
+    policy = ChatPolicy(ChatPolicyConfig(**(defaults | settings)))
+    hasten(policy.endpoint)
+    return policy
 
 
 async def play(player: Any, partner: Any, env: Any = None, state: Any = GAME) -> Dialogue:
@@ -50,7 +52,7 @@ async def test_chat_policy_messages_grow_at_the_end_only() -> None:
     assert heard[0] == "[message] Ava Li on BLEU: 60." and heard[1].startswith("Error: ")
     assert heard[3].endswith("Answer with [accept] or [reject].")  # as a trained policy reads a proposal
     assert {request["seed"] for request in server.requests} == {5}
-    assert all(turn.usage and turn.usage["calls"] == 1 for turn in dialogue.turns if turn.role == "policy")
+    assert all(turn.usage and turn.usage.calls == 1 for turn in dialogue.turns if turn.role == "policy")
     assert not dialogue.response_ids and dialogue.policy["engine"] == "openai"
 
 
@@ -75,7 +77,7 @@ async def test_a_thought_is_kept_apart_and_a_cut_turn_ends_the_game() -> None:
         dialogue = await play(chat_policy(server), Says("go"), Countdown(4), {})
     assert (dialogue.turns[0].text, dialogue.turns[0].thought) == ("go", "hm")
     assert dialogue.stop_reason is StopReason.TURN_TOKENS and dialogue.reward == 0.0
-    assert all(turn.usage and turn.usage["calls"] == 1 for turn in dialogue.turns[::2]), "what a cut turn cost is kept"
+    assert all(turn.usage and turn.usage.calls == 1 for turn in dialogue.turns[::2]), "what a cut turn cost is kept"
 
 
 async def test_chat_policy_refusal_names_the_policy_keys() -> None:
@@ -93,7 +95,7 @@ async def test_chat_policy_failed_game_records_cost(forbidden: bool, asked: int)
         player = NeverAsk(policy, None, lambda text: text == QUESTION) if forbidden else policy
         dialogue = await play(player, Says("go"), Countdown(4), {})
     assert dialogue.stop_reason is StopReason.ENGINE_FAILED and dialogue.turns[-1].error == dialogue.failure
-    cost = sum(turn.usage["cost_usd"] for turn in dialogue.turns if turn.usage)
+    cost = sum(turn.usage.cost_usd for turn in dialogue.turns if turn.usage)
     assert cost == pytest.approx(policy.endpoint.spend.total.cost_usd) and len(dialogue.turns) == 3
 
 
@@ -128,10 +130,10 @@ async def test_its_questions_are_put_for_it_or_forbidden() -> None:
         forced = await play(AskFirst(chat_policy(server), None, [QUESTION]), Says("[accept]"))
         assert next(turn.text for turn in forced.turns if turn.role == "policy") == QUESTION
     async with OpenAIServer(script=[Step(text=QUESTION), Step(text=GOOD_PLAN)]) as server:
-        player = NeverAsk(chat_policy(server), None, MatchingEnv.asks)
+        player = NeverAsk(chat_policy(server), None, measured(MatchingEnv).asks)
         forbidden = await play(player, Says("[accept]"))
     assert forbidden.turns[0].text == GOOD_PLAN
-    assert forbidden.turns[0].usage is not None and forbidden.turns[0].usage["calls"] == 2
+    assert forbidden.turns[0].usage is not None and forbidden.turns[0].usage.calls == 2
     assert len({request["seed"] for request in server.requests}) == 2
 
 

@@ -11,11 +11,10 @@ import pytest
 from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.loop import play_dialogue
-from slim_rl.dialogue.policy import PolicyFailure
+from slim_rl.dialogue.players import PolicyFailure
 from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import Diverged
-from slim_rl.policies.served import sample_turn
-from slim_rl.policies.sglang import SGLangPolicy, read
+from slim_rl.policies.served import SGLangPolicy, read, sample_turn
 from tests.dialogue.players import Countdown, Says
 from tests.fakes.sglang_server import Faults, SGLangServer
 

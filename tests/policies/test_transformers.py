@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from transformers import Qwen3ForCausalLM  # noqa: E402
 
 from slim_rl.config import PolicyConfig  # noqa: E402
-from slim_rl.dialogue.policy import PolicyFailure, Sampled  # noqa: E402
+from slim_rl.dialogue.players import PolicyFailure, Sampled  # noqa: E402
 from slim_rl.dialogue.record import StopReason  # noqa: E402
 from slim_rl.errors import SlimWarning  # noqa: E402
 from slim_rl.policies.transformers import TransformersPolicy, load_model  # noqa: E402

@@ -9,11 +9,10 @@ import pytest
 from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.loop import play_dialogue
-from slim_rl.dialogue.policy import PolicyFailure
+from slim_rl.dialogue.players import PolicyFailure
 from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import Diverged
-from slim_rl.policies.served import _turn
-from slim_rl.policies.vllm import VLLMPolicy
+from slim_rl.policies.served import VLLMPolicy, _turn
 from tests.dialogue.players import Countdown, Says
 from tests.fakes.sglang_server import Faults
 from tests.fakes.vllm_server import VLLMServer

@@ -14,10 +14,10 @@ import pytest
 import yaml
 from filelock import FileLock
 
-from slim_rl.backends.slime.checkouts import runtime_environment
 from slim_rl.backends.slime.flags import parse_flags
+from slim_rl.backends.slime.job import runtime_environment
 from slim_rl.config import load_config
-from slim_rl.dialogue.rows import read_rows
+from slim_rl.dialogue.games_file import read_rows
 from tests.fakes.cluster import Cluster
 from tests.paths import ROOT
 from tests.scripts.matching_setup import (
@@ -196,7 +196,7 @@ def test_a_trained_run_starts_nothing(cluster: Cluster, model: Path, small: Path
     run = cluster.folder / "run"
     run.mkdir()
     (run / "latest_checkpointed_iteration.txt").write_text("2")
-    done = launch(cluster, MODEL=model, CONFIG=small, SAVE_DIR=run, ASYNC="full")
+    done = launch(cluster, MODEL=model, CONFIG=small, SAVE_DIR=run, ASYNC=1)
     assert done.returncode == 0 and "has a checkpoint of the last of its 3 steps" in done.stderr
     assert "Resuming" not in done.stderr and cluster.calls == []
 

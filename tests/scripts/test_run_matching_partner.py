@@ -29,7 +29,7 @@ NO_CASSETTE = ["partner.openai.cassette=none.sqlite", "partner.openai.cassette_m
         ),
         ("openai", NO_CASSETTE, {}, "The cassette {folder}/none.sqlite does not exist"),
         ("openai", NO_CASSETTE, ELSEWHERE, "The cassette {folder}/none.sqlite does not exist"),
-        ("replay", ["partner.replay=none"], {}, "There is no dialogue log {folder}/none"),
+        ("yoked", ["partner.args.replay=none"], {}, "There is no dialogue log {folder}/none"),
     ],
 )
 def test_partner_problems_stop_the_launch_before_costs(
@@ -48,8 +48,6 @@ def test_on_another_cluster_the_key_may_be_its_own(cluster: Cluster, model: Path
         "--set",
         "partner.openai.cassette=answers.sqlite",
         "--set",
-        "partner.replay=logs",
-        "--set",
         "partner.kind=openai",
     ]
     run = cluster.folder / "run"
@@ -58,4 +56,4 @@ def test_on_another_cluster_the_key_may_be_its_own(cluster: Cluster, model: Path
     partner = load_config(run / "config.yaml").partner
     assert partner.openai.base_url is None
     # its workers start in another folder
-    assert (partner.openai.cassette, partner.replay) == (cluster.folder / "answers.sqlite", cluster.folder / "logs")
+    assert partner.openai.cassette == cluster.folder / "answers.sqlite"

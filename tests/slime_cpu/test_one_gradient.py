@@ -134,7 +134,7 @@ def by_hand(model: Any, reference: Any, dialogues: list[Dialogue], config: Confi
 def by_trl(state: Any, dialogues: list[Dialogue], config: Config, folder: Path) -> Gradient:
     from slim_rl.backends.trl.rollouts import Rollouts
     from slim_rl.backends.trl.trainer import make_trainer
-    from slim_rl.dialogue.dealing import load_rows
+    from slim_rl.dialogue.games_file import load_rows
     from slim_rl.dialogue.log import DialogueLog
     from slim_rl.dialogue.worker import RolloutWorker
     from slim_rl.policies.transformers import load_policy
@@ -165,17 +165,11 @@ def by_verl(model: Any, reference: Any, dialogues: list[Dialogue], config: Confi
     from verl.utils.config import omega_conf_to_dataclass
     from verl.workers.utils.losses import ppo_loss
 
-    from slim_rl.backends.verl.compose import compose
-    from slim_rl.backends.verl.launch import build_overrides
-    from slim_rl.backends.verl.plugin import turn_credit  # noqa: F401  (registers itself)
-    from slim_rl.backends.verl.training_reward import token_rewards
+    from slim_rl.backends.verl.settings import compose, settings
 
-    verl, played = compose(build_overrides(config)), [dialogue for dialogue in dialogues if not dialogue.failed]
+    verl, played = compose(settings(config)), [dialogue for dialogue in dialogues if not dialogue.failed]
     loop, engine = loop_of(config), SimpleNamespace(seconds=0.0, preempted=-1, versions=[])
     rows = [loop._output(dialogue, engine).as_dict() for dialogue in played]
-    if make_training_reward(config).takes_the_step:
-        told = token_rewards(played, [len(dialogue.response_ids) for dialogue in played], config, STEP)
-        rows = [row | {"rm_scores": torch.tensor(tokens)} for row, tokens in zip(rows, told, strict=True)]
 
     def padded(name: str) -> Tensor:
         return torch.nn.utils.rnn.pad_sequence([row[name] for row in rows], batch_first=True)
@@ -240,7 +234,7 @@ def test_one_gradient(cell: str, by_slime: Any, policy: Path, batches: dict[str,
         tokens = sum(sum(dialogue.loss_mask) for dialogue in batch if not dialogue.failed)
         expected *= (tokens + sum(dialogue.failed for dialogue in batch)) / tokens
     found = {"TRL": by_trl(model.state_dict(), batch, config, tmp_path)}
-    if not cell.endswith("masked"):
+    if not cell.endswith("masked") and not make_training_reward(config).takes_the_step:
         found["verl"] = by_verl(model, reference, batch, config)
     found["by hand"] = by_hand(model, reference, batch, config)  # last: it puts what is paid in the rewards' place
     apart = {name: float((flat(own, names) - expected).norm() / expected.norm()) for name, own in found.items()}

@@ -12,9 +12,9 @@ import pytest
 
 from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.dealing import load_rows
+from slim_rl.dialogue.games_file import load_rows
 from slim_rl.dialogue.log import DialogueLog
-from slim_rl.dialogue.policy import Sampled
+from slim_rl.dialogue.players import Policy, Sampled
 from slim_rl.dialogue.worker import RolloutWorker
 
 GAME = "lock.Lock"
@@ -50,7 +50,7 @@ def opens(text: str) -> str:
 STORY = Story(GAME, {"kind": "keeper"}, {}, opens)
 
 
-class Asks:
+class Asks(Policy):
     """A policy whose turn is a function of the text that it reads."""
 
     identity: ClassVar[dict[str, Any]] = {"engine": "script"}
@@ -85,7 +85,7 @@ def by_slime(story: Story, tokenizer: Any, tokenizer_dir: Path, folder: Path) ->
     from tests.backends.slime_setup import Sample, make_args, run, sampling_params
     from tests.fakes.sglang_server import SGLangServer
 
-    from slim_rl.backends.slime import metrics  # isort: skip
+    from slim_rl.backends.slime import log as metrics  # isort: skip
     from slim_rl.rollout import generate, log_rollout  # isort: skip
 
     chat, config, tracked = Chat(tokenizer), story.config(folder), dict[str, Any]()
@@ -102,7 +102,7 @@ def by_slime(story: Story, tokenizer: Any, tokenizer_dir: Path, folder: Path) ->
         args = make_args(tokenizer_dir, server.port, folder, story.settings)
         samples = run(args, play(args))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metrics, "log_metrics", lambda args, found, **_: tracked.update(found))
+        patch.setattr(metrics.logging_utils, "log", lambda args, found, **_: tracked.update(found))
         log_rollout(0, args, samples, {}, 1.0)
     return {name.removeprefix("dialogue/"): value for name, value in tracked.items()}
 

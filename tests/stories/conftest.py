@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.dealing import load_rows
+from slim_rl.dialogue.games_file import load_rows
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.worker import RolloutWorker
 from tests.paths import ROOT

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from slim_rl.dialogue.players import Partner
 from slim_rl.dialogue.record import Turn
-from slim_rl.environment import View
-from slim_rl.measured import MeasuredEnvironment
+from slim_rl.environment import BaseEnvironment, View
+from slim_rl.measured import Instrument
 
 ASKED = {"odd": "parity", "high": "half"}  # a word of a question -> its kind
 
 
-class Lock(MeasuredEnvironment):
+class Lock(BaseEnvironment):
     """The opener (seat 0) asks what it likes, then says a position from 1 to 4, once."""
 
     seats = 2
     partners: ClassVar[Mapping[str, str]] = {"keeper": f"{__name__}.Keeper"}
-    question_kinds: ClassVar[Mapping[str, str]] = {"parity": "odd or even", "half": "high or low"}
+    instrument = f"{__name__}.Ear"
 
     @classmethod
     def sample_state(cls, seed: int) -> dict[str, Any]:
@@ -47,20 +48,22 @@ class Lock(MeasuredEnvironment):
     def get_private_view(self, seat: int) -> int | None:
         return self.position if seat == 1 else None
 
-    @classmethod
-    def annotate(cls, dialogue: Any) -> None:
+
+class Ear(Instrument):
+    question_kinds: ClassVar[Mapping[str, str]] = {"parity": "odd or even", "half": "high or low"}
+
+    def annotate(self, dialogue: Any) -> None:
         for turn in dialogue.turns:
             turn.questions = [kind for word, kind in ASKED.items() if word in turn.text and turn.text.endswith("?")]
             turn.seeking = bool(turn.questions)
         dialogue.columns["position"] = dialogue.game_state["position"]
         dialogue.columns["side"] = "high" if dialogue.game_state["position"] > 2 else "low"
 
-    @classmethod
-    def viewer_board(cls, game_state: Any, seat: int) -> dict[str, Any]:
+    def viewer_board(self, game_state: Any, seat: int) -> dict[str, Any]:
         return {"text": f"It opens at {game_state['position']}."}
 
 
-class Keeper:
+class Keeper(Partner):
     """Answers yes or no."""
 
     identity: ClassVar[dict[str, Any]] = {"kind": "keeper"}

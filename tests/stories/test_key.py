@@ -24,12 +24,12 @@ FIELD = """    top_k: Annotated[
 EDITS = {"slim_rl/config/sections.py": ("    top_p: Annotated[float, ", FIELD)}
 DRY = """
 import json
-from slim_rl.backends.verl.launch import build_overrides
+from slim_rl.backends.verl.settings import settings
 from slim_rl.config import parse_config
 from slim_rl.config.trainers import values
 
 config = parse_config({}, ["policy.top_k=40"])
-print(json.dumps({"slime": values(config, "slime"), "trl": values(config, "trl"), "verl": build_overrides(config).values}))
+print(json.dumps({"slime": values(config, "slime"), "trl": values(config, "trl"), "verl": settings(config)}))
 """
 
 

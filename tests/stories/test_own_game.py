@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Iterator
@@ -12,20 +11,17 @@ from typing import Any
 import pandas as pd
 import pytest
 import yaml
-from rich.console import Console
 
 from slim_rl import cli
-from slim_rl.analysis import Summary, analyze, figures
-from slim_rl.analysis.figure_style import style
+from slim_rl.analysis import Summary, analyze, figures, report
+from slim_rl.analysis.dialogues import collect
+from slim_rl.analysis.figures import style
 from slim_rl.analysis.load import load
-from slim_rl.analysis.report_tables import Tables
-from slim_rl.analysis.terminal_tables import before_after_table, cells_table
-from slim_rl.analysis.viewer import collect
+from slim_rl.analysis.report import answer
 from slim_rl.backends.card import model_card
 from slim_rl.dialogue.log import read_log
-from slim_rl.dialogue.measures import MEASURES, Measure
+from slim_rl.dialogue.measures import MEASURES, Measure, batch_metrics
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.dialogue.tracked import batch_metrics
 from slim_rl.lab.experiment.page import write
 from tests.stories.backends import BACKENDS, GAME, STORY
 from tests.stories.conftest import GAMES, STEPS
@@ -54,12 +50,6 @@ def analysed(log_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Summary
 
 def held_out(log_dir: Path, step: int) -> list[Dialogue]:
     return [each for each in read_log(log_dir) if each.phase == "eval" and each.step == step]
-
-
-def text_of(table: Any) -> str:
-    console = Console(width=100, file=io.StringIO(), record=True)
-    console.print(table)
-    return console.export_text()
 
 
 def side_of(dialogue: Any) -> str:
@@ -113,8 +103,7 @@ def test_show_selects_by_columns_and_prints_kinds(log_dir: Path, capsys: pytest.
 
 def test_terminal_tables_and_card_have_the_measure(log_dir: Path, tmp_path: Path) -> None:
     before, after = held_out(log_dir, 0), held_out(log_dir, STEPS)
-    assert MARKS.title in text_of(cells_table({"after": after}, "held-out games"))
-    assert MARKS.title in text_of(before_after_table(before, after))
+    assert all(MARKS.title in answer(played)[0][0].heads for played in (after, [*before, *after]))
     assert MARKS.title in model_card(STORY.config(tmp_path), step=1, results={"after training": after})
 
 
@@ -124,21 +113,18 @@ def test_report_and_viewer_have_kinds_columns_and_measure(log_dir: Path, analyse
     assert results["question_kinds"]["half"] == "high or low" and "question_kinds" in analysed.figures
     curves = results["curves"]["keeper"]["measures"]
     assert curves["questions"]["mean"] == curves["marks"]["mean"] == [2.0] * STEPS
-    assert results["measures"]["marks"]["title"] == MARKS.title and "Question marks per game" in page
-    data = collect(load([log_dir]), 99)
-    for dialogue in data["dialogues"]:
-        assert dialogue["kinds"] == (["parity", "half"] if dialogue["questions"] else [])
-        assert data["boards"][dialogue["board"]] == {"text": f"It opens at {dialogue['columns']['position']}."}
+    assert results["measures"]["marks"]["title"] == MARKS.title and MARKS.title in page
+    for game in collect(load([log_dir]), 99):
+        for shown in game.dialogues:
+            kinds = [kind for turn in shown.dialogue.turns for kind in turn.questions or ()]
+            assert kinds == (["parity", "half"] if shown.row.questions else [])
+            assert game.board == {"text": f"It opens at {shown.dialogue.columns['position']}."}
 
 
-def test_change_is_coloured_by_what_is_better(analysed: Summary) -> None:
-    page = analysed.report.read_text()
-    assert re.search(r'card loss"><h2>Question marks', page), "there are more of them, and less is better"
-    assert re.search(r'card gain"><h2>Reward', page)
-    table = Tables(analysed.results).measures()
-    (better,) = (column for column in table.columns if column.head == "better")
-    shown = {row["measure"]: better.show(row) for row in table.others}
-    assert (shown["errors"], shown["words"]) == ("less", "–")
+def test_table_says_what_is_better(analysed: Summary) -> None:
+    (section,) = (each for each in report.sections(analysed.results) if each.heading == "Other measures")
+    better = {row["measure"]: row["better"] for row in section.tables[0].rows}
+    assert (better[MEASURES["errors"].title], better[MEASURES["words"].title]) == ("less", "–")
 
 
 def test_axis_has_the_unit_of_its_measure(analysed: Summary) -> None:

@@ -11,21 +11,21 @@ from pathlib import Path
 
 from tests.paths import ROOT
 
-RULES = Path("slim_rl/games/matching/reading/grammar.py")
+RULES = Path("slim_rl/games/matching/reading/acts.py")
 EDITS = (
     ('"process": "about the game"', '"process": "about the game", "small_talk": "small talk"'),
     (
-        "    if _READY.match(clause):\n",
-        '    if clause == "how are you":\n        return "small_talk"\n    if _READY.match(clause):\n',
+        "    if _PROCESS.match(clause) and (marked or headed):\n",
+        '    if clause == "how are you":\n        return "small_talk"\n    if _PROCESS.match(clause) and (marked or headed):\n',
     ),
 )
 SHOWN = """
 import json
 from slim_rl.analysis import analyze
 from slim_rl.analysis.load import load
-from slim_rl.analysis.viewer import collect
+from slim_rl.analysis.dialogues import collect
 from slim_rl.dialogue.log import DialogueLog, annotate, read_log
-from slim_rl.dialogue.tracked import batch_metrics, tracked
+from slim_rl.dialogue.measures import batch_metrics, tracked
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.environment import MATCHING
 
@@ -43,7 +43,7 @@ print(json.dumps({
     "log": line.turns[0].questions, "tracker": batch_metrics([line])["questions/small_talk"],
     "every backend": "questions/small_talk" in tracked(MATCHING), "frame": int(log.frame["questions/small_talk"].sum()),
     "table": log.kinds["small_talk"], "report": summary.results["kinds"]["shy"]["shares"]["small_talk"],
-    "figure": "question_kinds" in summary.figures, "viewer": collect(log, 9)["dialogues"][0]["kinds"],
+    "figure": "question_kinds" in summary.figures, "viewer": [k for turn in collect(log, 9)[0].dialogues[0].dialogue.turns for k in turn.questions or ()],
 }))
 """
 

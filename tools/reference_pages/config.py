@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 from reference_pages.tables import GENERATED
 from slim_rl.config import ROOT_KEY, ChatPolicyConfig, Config
-from slim_rl.config.named import Key
+from slim_rl.config.section import Key
 from slim_rl.config.trainers import KEYS
 
 _TABLE = {key.name: key for key in KEYS}

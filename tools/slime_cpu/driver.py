@@ -8,7 +8,7 @@ one. It has no dashboard: nobody submits a job, and the dashboard's agent gives 
 
 from __future__ import annotations
 
-import functools
+import importlib
 import sys
 import time
 
@@ -38,8 +38,9 @@ def main() -> int:
         _system_config={"worker_niceness": 0},  # Ray's 15 starves on a machine that is busy otherwise
     )
     try:
-        engine = sys.argv[sys.argv.index(ENGINE) + 1]
-        return driver.main(sys.argv[1:], ready=functools.partial(_wait, f"http://{engine}"))
+        importlib.import_module("slime.utils.arguments")  # half a minute, while SGLang starts
+        _wait(f"http://{sys.argv[sys.argv.index(ENGINE) + 1]}")
+        return driver.main(sys.argv[1:])
     finally:
         ray.shutdown()
 

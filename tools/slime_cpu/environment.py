@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from slim_rl.backends.slime.checkouts import Checkouts
+from slim_rl.backends.slime import job
 from slim_rl.processes import with_packages
 
 _TOOLS = Path(__file__).parents[1]
@@ -25,7 +25,7 @@ _VARIABLES = {
 def environment(slime: Path, megatron: Path) -> dict[str, str]:
     """Returns the environment in which the substitutes are installed, and slime, Megatron and slim_rl importable."""
     ours = with_packages([_HERE / "site", _TOOLS])["PYTHONPATH"]
-    theirs = Checkouts(slime, megatron).environment()
+    theirs = job.environment(slime, megatron)
     return theirs | {"PYTHONPATH": f"{ours}{os.pathsep}{theirs['PYTHONPATH']}"} | _VARIABLES
 
 

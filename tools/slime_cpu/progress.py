@@ -12,8 +12,8 @@ import orjson
 
 from slim_rl.backends import say
 from slim_rl.backends.step_line import step_line
+from slim_rl.dialogue.measures import batch_metrics
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.dialogue.tracked import batch_metrics
 
 _SECONDS = 1.0
 

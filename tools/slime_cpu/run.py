@@ -20,16 +20,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from slim_rl.backends import Result, say
-from slim_rl.backends.checkpoints import last_whole, locate_model, read_model_config
-from slim_rl.backends.export import export, own_results, read_run
+from slim_rl.backends.checkpoints import last_whole, locate_model
+from slim_rl.backends.export import export, held_out, read_run
 from slim_rl.backends.slime.flags import parse_flags, words
 from slim_rl.backends.slime.launch import SCRIPT
 from slim_rl.config import Config, load_config
-from slim_rl.dialogue.dealing import games_files
+from slim_rl.dialogue.games_file import games_files
 from slim_rl.errors import ConfigError, SlimError
+from slim_rl.files import read_object
 from slim_rl.policies.servers import connect, starting
 from slim_rl.processes import last_lines, running, signals_end_the_run
-from slim_rl.runs import log_folder_of
+from slim_rl.runs import RunFolder
 from slime_cpu import flags, sources
 from slime_cpu.environment import environment, of_the_script
 from slime_cpu.progress import told
@@ -69,8 +70,8 @@ def launch(arguments: Sequence[str]) -> Result:
             train(options.config, config, changes, slime_flags, folder)
     export(folder, folder / "model", overwrite=True)
     config = read_run(folder)
-    before, after = own_results(config, folder, config.train.steps)
-    return Result(folder, config.log.dir, before.get("before training", []), after.get("after training", []))
+    played = held_out(config, folder, config.train.steps)
+    return Result(folder, config.log.dir, played.get("before training", []), played.get("after training", []))
 
 
 def check(config: Config) -> None:
@@ -93,7 +94,7 @@ def train(path: Path, config: Config, changes: Sequence[str], slime_flags: Seque
     log, parsed = folder / "slime.log", parse_flags(slime_flags)
     model = str(locate_model(config.policy.model, download=False))
     say(f"starting SGLang, Ray, Megatron and slime (output in {log}); the first games are played in a minute or two")
-    context = read_model_config(model).get("max_position_embeddings")
+    context = read_object(Path(model) / "config.json").get("max_position_embeddings")
     arguments = words({**_SGLANG, "--dtype": flags.precision(parsed)})
     server = starting("sglang", model, folder / "sglang.log", arguments, environment(slime, megatron))
     with server as engine:
@@ -103,7 +104,7 @@ def train(path: Path, config: Config, changes: Sequence[str], slime_flags: Seque
         variables |= {"CONFIG": str(path), "MODEL": model, "SAVE_DIR": str(folder), "PYTHON": sys.executable}
         played, done = config.train.dialogues * config.seats_trained, last_whole(folder)
         began = log.stat().st_size if log.exists() else 0
-        steps = told(log_folder_of(folder, config) / "train.jsonl", played, -1 if done is None else done)
+        steps = told(RunFolder(config, folder).logs / "train.jsonl", played, -1 if done is None else done)
         with steps, running(command, env=variables) as process:
             engine.wait()  # both start at once: they import for half a minute each
             code = process.wait()

@@ -1,16 +1,16 @@
-"""The slime hook: dialogues as slime's samples. `slim_rl.rollout` names its functions for slime's command line.
+"""slime: dialogues as its samples, and its launch. `slim_rl.rollout` names the hook's functions for slime's command line.
 
-setup         shared by all dialogues of a process: config, tokenizer boundaries, partner
-policy        the policy over slime's HTTP client
-hook          `generate`: one dialogue, one sample (two under self-play)
-rewards       baselines and the group filter, without failed games
-metrics       dialogue log and metrics for trackers
-fully_async   rollouts that do not wait for their slowest game
+context   shared by all dialogues of a process: config, tokenizer boundaries, partner
+policy    the policy over slime's engines
+hook      `generate`: one dialogue, one sample (two under self-play)
+rewards   baselines and the group filter, without failed games
+log       dialogue log and metrics for trackers
 
-launch        `slim-rl train` with slime, by scripts/run_matching.sh
-flags         slime's flags that depend on the config
-checkouts     slime's and Megatron-LM's folders, and the job's environment
-driver        slime's training script with checks around it, in the job
+launch    `slim-rl train` with slime, by scripts/run_matching.sh
+flags     slime's flags that depend on the config
+job       the Ray job's environment
+train     slime's training loop, in the job
+export    its checkpoints as models
 """
 
 UNPLAYABLE = {  # flag of slime -> the reason why a dialogue cannot be played with it, and what to do

@@ -10,7 +10,7 @@ The dialogue is the record. Its sample is written from it when it ends, turn by 
 weights change during a game, it continues: each logprob is that of the weights that sampled its token.
 
 `generate` raises for a configuration or data row that cannot be used, and never for a game. slime from v0.3.2 on aborts by cancelling if
-`abort_mode` asks for it; older ones set a flag, which `setup.Interruptible` reads.
+`abort_mode` asks for it; older ones set a flag, which the policy reads before each of its turns.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ from typing import Any
 
 from slime.utils.types import Sample
 
+from slim_rl.backends.slime.context import RolloutContext, context_of
 from slim_rl.backends.slime.policy import SlimePolicy
-from slim_rl.backends.slime.setup import Interruptible, RolloutContext, process_of
+from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.log import annotate_beside
-from slim_rl.dialogue.partner import Partner
 from slim_rl.dialogue.record import Dialogue, StopReason
-from slim_rl.dialogue.rows import GameRow
 from slim_rl.errors import DataError
 
 RECORD = "dialogue"  # the key of sample.metadata under which the record stands
@@ -37,6 +36,7 @@ _TRUNCATED = (StopReason.TURN_TOKENS, StopReason.DIALOGUE_TOKENS, StopReason.CON
 _GIVEN = (  # what a sample has from slime's data source; the rest is the game's
     "group_index",
     "index",
+    "rollout_id",
     "prompt",
     "multimodal_inputs",
     "multimodal_train_inputs",
@@ -62,35 +62,28 @@ async def generate(
     Raises:
         SlimError: the config, a flag of slime or the sample's data cannot be used.
     """
-    process = process_of(args)
+    context = context_of(args)
     row = _row(sample)
     _reset(sample)
     sample.session_id = sample.session_id or uuid.uuid4().hex
     phase = "eval" if evaluation else "train"
     # slime's index is unique among a run's samples, those of one game included; the step is told by the log functions
     group = row.game_id if evaluation else f"{sample.group_index}"
-    dealt = None if evaluation else (sample.group_index or 0) // args.rollout_batch_size
-    spec = process.worker.spec(row, f"{phase}/{sample.index}", phase=phase, group=group, dealt=dealt)
-    samples = _seats(sample, process.worker.ids(spec))
-    policy = SlimePolicy(args, process, sampling_params, samples)
-    dialogues = await process.worker.play(
+    spec = context.worker.spec(row, f"{phase}/{sample.index}", phase=phase, group=group)
+    samples = _seats(sample, context.worker.ids(spec))
+    policy = SlimePolicy(args, context, sampling_params, samples)
+    dialogues = await context.worker.play(
         spec,
         policy=policy,
-        partner=_interruptible(process.worker.partner, policy.state),
-        limits=process.limits(args, policy.sampling["max_new_tokens"], evaluation),
+        limits=context.limits(args, policy.sampling["max_new_tokens"], evaluation),
     )
     await annotate_beside(dialogue for dialogue in dialogues if dialogue.stop_reason is not StopReason.ABORTED)
     for dialogue in dialogues:
-        _finish(args, process, samples[dialogue.id], dialogue, policy.metas[dialogue.id])
-    return list(samples.values()) if process.worker.selfplay else sample
+        _finish(args, context, samples[dialogue.id], dialogue, policy.metas[dialogue.id])
+    return list(samples.values()) if context.worker.selfplay else sample
 
 
 generate.abort_mode = "request"  # type: ignore[attr-defined]
-
-
-def _interruptible(partner: Partner | None, state: Any) -> Partner | None:
-    """The partner, with an eye on slime's flag unless slime cancels."""
-    return partner if partner is None or hasattr(state, "cancellable_tasks") else Interruptible(partner, state)
 
 
 def _row(sample: Sample) -> GameRow:
@@ -122,7 +115,7 @@ def _seats(sample: Sample, ids: list[str]) -> dict[str, Sample]:
 
 
 def _finish(
-    args: Namespace, process: RolloutContext, sample: Sample, dialogue: Dialogue, metas: Sequence[Mapping[str, Any]]
+    args: Namespace, context: RolloutContext, sample: Sample, dialogue: Dialogue, metas: Sequence[Mapping[str, Any]]
 ) -> None:
     """Writes the dialogue to its sample: tokens, status, reward and record. `metas`: the engine's `meta_info` of each policy turn."""
     if dialogue.stop_reason is StopReason.ABORTED:
@@ -134,19 +127,17 @@ def _finish(
         except ValueError as error:  # what else the engine returned does not fit its tokens
             dialogue.stop_reason, dialogue.reward = StopReason.ENGINE_FAILED, None
             dialogue.failure = f"slime cannot keep the engine's answer: {error}"
-    reason = dialogue.stop_reason
-    assert reason is not None
+            _reset(sample)
+    if dialogue.failed:  # it adds nothing to training; its words stay in its record
+        sample.status, sample.reward, sample.remove_sample = Sample.Status.FAILED, 0.0, True
+    else:  # every turn has left its own status; this is the dialogue's
+        cut = dialogue.stop_reason in _TRUNCATED
+        sample.status, sample.reward = Sample.Status.TRUNCATED if cut else Sample.Status.COMPLETED, dialogue.reward
+    if not sample.response_length:
+        _pad(args, context, sample, dialogue)
     sample.metadata = {**(sample.metadata or {}), RECORD: dialogue.to_dict(tokens=False)}
-    sample.reward = dialogue.reward
-    if reason.is_failure:
-        _blank(args, process, sample, dialogue)
-    else:
-        # every turn has left its own status; this is the dialogue's
-        sample.status = Sample.Status.TRUNCATED if reason in _TRUNCATED else Sample.Status.COMPLETED
-        if not sample.response_length:
-            _pad(args, process, sample, dialogue)
     sample.non_generation_time = sum(turn.seconds for turn in dialogue.turns if turn.role == "partner")
-    sample.response = process.chat.tokenizer.decode(sample.tokens[len(sample.tokens) - sample.response_length :])
+    sample.response = context.chat.tokenizer.decode(sample.tokens[len(sample.tokens) - sample.response_length :])
 
 
 def _write_tokens(args: Namespace, sample: Sample, dialogue: Dialogue, metas: Sequence[Mapping[str, Any]]) -> None:
@@ -161,21 +152,12 @@ def _write_tokens(args: Namespace, sample: Sample, dialogue: Dialogue, metas: Se
         written = end
 
 
-def _blank(args: Namespace, process: RolloutContext, sample: Sample, dialogue: Dialogue) -> None:
-    """A failed game adds nothing to training; its words stay in its record."""
-    metadata, rollout_id = sample.metadata, sample.rollout_id
-    _reset(sample)
-    sample.metadata, sample.rollout_id = metadata, rollout_id
-    sample.status, sample.reward, sample.remove_sample = Sample.Status.FAILED, 0.0, True
-    _pad(args, process, sample, dialogue)
-
-
-def _pad(args: Namespace, process: RolloutContext, sample: Sample, dialogue: Dialogue) -> None:
+def _pad(args: Namespace, context: RolloutContext, sample: Sample, dialogue: Dialogue) -> None:
     """Appends one masked token to the prompt.
 
     slime's trainer can batch neither a sample without a response nor one without the fields of its neighbours.
     """
-    end = [process.chat.end_id]
+    end = [context.chat.end_id]
     sample.tokens = list(dialogue.prompt_ids) or end
     if getattr(args, "rollout_top_p", 1.0) != 1.0:
         sample.rollout_top_p_token_ids, sample.rollout_top_p_token_offsets = [], [0]

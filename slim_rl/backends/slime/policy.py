@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from argparse import Namespace
 from collections.abc import Mapping
 from functools import partial
@@ -11,14 +10,12 @@ from typing import Any
 from slime.rollout.sglang_rollout import GenerateState
 from slime.utils.types import Sample
 
-from slim_rl.backends.slime.compat import build_sglang_meta_trace_attrs, trace_span
-from slim_rl.backends.slime.setup import RolloutContext
-from slim_rl.dialogue.policy import Sampled
-from slim_rl.policies.served import Read, sample_turn
-from slim_rl.policies.sglang import read, read_scored, request, scoring
+from slim_rl.backends.slime.context import RolloutContext
+from slim_rl.dialogue.players import Policy, Sampled
+from slim_rl.policies.served import read, request, sample_turn
 
 
-class SlimePolicy:
+class SlimePolicy(Policy):
     """The policy of one game.
 
     Args:
@@ -32,18 +29,16 @@ class SlimePolicy:
     def __init__(
         self,
         args: Namespace,
-        process: RolloutContext,
+        context: RolloutContext,
         sampling_params: Mapping[str, Any],
         samples: Mapping[str, Sample],
     ) -> None:
-        self.args, self.samples = args, samples
+        self.args, self.context, self.samples = args, context, samples
         self.metas: dict[str, list[dict[str, Any]]] = {key: [] for key in samples}
         self.state = GenerateState(args)
-        self.post, self.patience = process.post, process.config.slime.engine_retry_seconds
-        stops = {*(sampling_params.get("stop_token_ids") or ()), *process.chat.stop_ids}
+        stops = {*(sampling_params.get("stop_token_ids") or ()), *context.chat.stop_ids}
         self.sampling = {**sampling_params, "stop_token_ids": sorted(stops)}
         self.url = f"http://{args.sglang_router_ip}:{args.sglang_router_port}/generate"
-        self.sticky = getattr(args, "router_policy", None) == "consistent_hashing"
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -51,45 +46,17 @@ class SlimePolicy:
         return {"engine": "sglang", "model": str(self.args.hf_checkpoint), **sampling}
 
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
-        body = request(input_ids, self._sampling(key, len(input_ids)), max_tokens)
-        return self._keep_meta(await self._turn(body, read, key), key)
-
-    async def score(self, input_ids: list[int], turn: Sampled, key: str) -> Sampled:
-        """See `dialogue.policy.Policy`."""
-        return await self._turn(scoring(input_ids, turn.ids), partial(read_scored, forced=turn), key)
-
-    async def score_forced(self, input_ids: list[int], forced: Sampled, key: str) -> Sampled:
-        """Returns a forced turn (`dialogue.interventions`) with the engine's logprobs.
-
-        slime's importance weights use the logprobs: with 0.0 almost nothing would be learned from the turn.
-        """
-        return self._keep_meta(await self.score(input_ids, forced, key), key)
-
-    def _keep_meta(self, sampled: Sampled, key: str) -> Sampled:
-        """Keeps the engine's metadata of a turn of the dialogue; returns the turn."""
+        """See `dialogue.players.Policy`."""
+        sampled = await self._turn(request(input_ids, self.sampling, max_tokens), key)
         if sampled.finish != "abort":
             self.metas[key].append(sampled.meta)
         return sampled
 
-    async def _turn(self, body: dict[str, Any], read: Read, key: str) -> Sampled:
-        sample = self.samples[key]
+    async def _turn(self, body: dict[str, Any], key: str) -> Sampled:
+        hashes = getattr(self.args, "router_policy", None) == "consistent_hashing"
+        headers = {"X-SMG-Routing-Key": self.samples[key].session_id or key} if hashes else None
         if getattr(self.args, "use_rollout_routing_replay", False):
             body["return_routed_experts"] = True
-        headers = {"X-SMG-Routing-Key": sample.session_id} if self.sticky else None
-
-        async def once(body: dict[str, Any]) -> Any:
-            most = body["sampling_params"]["max_new_tokens"]
-            with trace_span(sample, "sglang_generate", attrs={"max_new_tokens": most}) as span:
-                answer = await self.post(self.url, body, headers)
-                span.update(build_sglang_meta_trace_attrs(answer["meta_info"]))
-            return answer
-
-        return await sample_turn(once, body, read, self.patience, lambda: self.state.aborted)
-
-    def _sampling(self, key: str, position: int) -> dict[str, Any]:
-        """With deterministic inference, its own seed for every turn of every seat."""
-        if "sampling_seed" not in self.sampling:
-            return self.sampling
-        seat = key.rpartition("/")[2] if len(self.samples) > 1 else ""
-        seed = zlib.crc32(f"{self.sampling['sampling_seed']}/{seat}/{position}".encode()) >> 1
-        return {**self.sampling, "sampling_seed": seed}
+        post = partial(self.context.connection.post, self.url, headers=headers)
+        patience = self.context.config.slime.engine_retry_seconds
+        return await sample_turn(post, body, read, patience, lambda: self.state.aborted)

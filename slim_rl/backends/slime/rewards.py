@@ -1,4 +1,4 @@
-"""Training rewards (`dialogue.training_reward`) and group baselines on slime. Failed games affect neither.
+"""Training rewards (`dialogue.training_reward`), group baselines and the group filter on slime. Failed games affect none of them.
 
 A failed game is in no group's mean or deviation, its advantage is 0, and a group with too few played games is dropped. In self-play each
 seat's dialogue counts as one in the loss, as under the other trainers.
@@ -13,30 +13,21 @@ from statistics import fmean, stdev
 from typing import Any
 
 from slime.rollout.filter_hub.base_types import DynamicFilterOutput
-from slime.rollout.sglang_rollout import GenerateState
 from slime.utils.types import Sample
 
-from slim_rl.backends.slime.credit import carry_advantages
+from slim_rl.backends.slime.context import config_of
 from slim_rl.backends.slime.hook import RECORD
-from slim_rl.backends.slime.setup import config_of
-from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.dialogue.training_reward import make_training_reward
-from slim_rl.errors import RunStopped
+from slim_rl.dialogue.training_reward import by_token, make_training_reward
 
 _GROUPED = ("grpo", "gspo", "cispo", "reinforce_plus_plus_baseline")  # estimators that slime compares within a group
 _SCALED = ("grpo", "gspo", "cispo")
 _SAME = 1e-6
 
-# The failures of the current rollout. The group filter adds whole groups: failed games end early, so a count of single games
-# as they end would show too many failures. Dropped groups count; games that slime aborted do not.
-rollout_failures = Failures()
-
-
-def failed(sample: Sample) -> bool:
-    """Returns True if the sample's game did not end by its own rules or limits."""
-    return sample.status in (Sample.Status.FAILED, Sample.Status.ABORTED)
+# slime's batches carry little of a sample's own fields to the processes that train. This one list of a number per token is there for
+# distillation, which nothing here uses; it is cut for context parallelism and moved to the GPU as logprobs are.
+_CARRIED = "teacher_log_probs"
 
 
 def normalize_rewards(args: Namespace, samples: Sequence[Sample]) -> tuple[list[float], list[float]]:
@@ -52,34 +43,37 @@ def normalize_rewards(args: Namespace, samples: Sequence[Sample]) -> tuple[list[
     config, dialogues = config_of(args), [dialogue_of(sample) for sample in samples]
     step = next((dialogue.step for dialogue in dialogues if dialogue.step is not None), 0)
     step_rewards = make_training_reward(config)(dialogues, step)
-    paid = step_rewards.rewards
     if step_rewards.advantages is not None:
-        carry_advantages(samples, dialogues, step_rewards.advantages)
+        for sample, dialogue, turns in zip(samples, dialogues, step_rewards.advantages, strict=True):
+            setattr(sample, _CARRIED, by_token(dialogue, turns, sample.response_length))
     if config.selfplay:
         for sample in samples:
             sample.rollout_id = None  # slime, which wants one for both seats until here, now gives each its own
     groups: dict[str, list[int]] = defaultdict(list)
     for index, dialogue in enumerate(dialogues):
         groups[dialogue.group].append(index)
-    all_played = [reward for reward in paid if reward is not None]
-    overall = fmean(all_played) if all_played else 0.0
     grouped = args.advantage_estimator in _GROUPED and args.rewards_normalization
     scaled = args.advantage_estimator in _SCALED and args.grpo_std_normalization
+    paid = step_rewards.rewards
+    all_played = [reward for reward in paid if reward is not None]
     raw = [0.0 if reward is None else reward for reward in paid]
     normalized = list(raw)
     for members in groups.values():
         played = [index for index in members if paid[index] is not None]
         rewards = [raw[index] for index in played]
-        mean = fmean(rewards) if rewards else overall
-        if grouped:
-            spread = stdev(rewards) if len(rewards) > 1 else 0.0  # of a sample (n - 1), as slime has it
-            scale = spread + 1e-6 if scaled else 1.0
-            for index in played:
-                normalized[index] = (raw[index] - mean) / scale
+        mean = fmean(rewards or all_played or [0.0])
+        spread = stdev(rewards) if scaled and len(rewards) > 1 else 0.0  # of a sample (n - 1), as slime has it
         for index in members:
             if paid[index] is None:
                 raw[index] = mean
+            elif grouped:
+                normalized[index] = (raw[index] - mean) / (spread + 1e-6 if scaled else 1.0)
     return raw, normalized
+
+
+def use_turn_advantages(args: Namespace, rollout_data: dict[str, Any]) -> None:
+    """slime's ``--custom-advantage-function-path``, where the training reward gives turns their own advantages."""
+    rollout_data["advantages"] = rollout_data["returns"] = rollout_data.pop(_CARRIED)
 
 
 def keep_usable_groups(args: Namespace, samples: Sequence[Any], **_: Any) -> DynamicFilterOutput:
@@ -90,22 +84,8 @@ def keep_usable_groups(args: Namespace, samples: Sequence[Any], **_: Any) -> Dyn
     ``--over-sampling-batch-size`` above the batch. Otherwise slime would draw a whole new batch and abort what it does not need, after
     the partner's calls were billed. In a group that is kept, failed games are masked, and excluded from the group's mean and standard
     deviation.
-
-    Raises:
-        RunStopped: more than `train.stop_failures` of a rollout's worth of games failed. Without this, an over-sampling slime could draw
-            games without end while the partner is down. Games in flight are cancelled.
     """
     config, group = config_of(args), [dialogue_of(sample) for sample in flat(samples)]
-    for dialogue in group:
-        rollout_failures.add(dialogue)
-    if rollout_failures.count >= args.rollout_batch_size * args.n_samples_per_prompt:
-        try:
-            rollout_failures.check(config)
-        except RunStopped:
-            # They would go on paying, and the engines would not make room for a save.
-            for playing in GenerateState(args).pendings:
-                playing.cancel()
-            raise
     training_reward = make_training_reward(config)
     rewards = [paid for dialogue in group if (paid := training_reward.reward(dialogue)) is not None]
     if len(rewards) < config.slime.min_survivors * len(group):
@@ -116,7 +96,7 @@ def keep_usable_groups(args: Namespace, samples: Sequence[Any], **_: Any) -> Dyn
 
 
 def flat(samples: Iterable[Any]) -> Iterable[Sample]:
-    """The samples in however deep lists."""
+    """Yields the samples in however deep lists."""
     for sample in samples:
         if isinstance(sample, list):
             yield from flat(sample)
@@ -125,7 +105,7 @@ def flat(samples: Iterable[Any]) -> Iterable[Sample]:
 
 
 def dialogue_of(sample: Sample) -> Dialogue:
-    """The record of a sample's dialogue, annotated: here if slime called the game off before that was done."""
+    """Returns the record of a sample's dialogue, annotated: here if slime called the game off before that was done."""
     dialogue = Dialogue.from_dict(sample.metadata[RECORD])
     annotate(dialogue, again=False)
     return dialogue

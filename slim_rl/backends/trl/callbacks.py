@@ -1,32 +1,20 @@
-"""Callbacks of TRL's trainer: a progress bar, one line of metrics per step, atomic checkpoints."""
+"""Callbacks of TRL's trainer: a progress bar, one line of metrics per step, and held-out games in between."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import shutil
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from tqdm import tqdm
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from slim_rl import jsonl
-from slim_rl.backends.checkpoints import numbered
 from slim_rl.backends.step_line import played_step, step_line
-from slim_rl.backends.trl.trackers import HELD_OUT
+from slim_rl.dialogue.measures import TRACKED, batch_metrics
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.dialogue.tracked import batch_metrics
-from slim_rl.errors import DataError, SlimWarning
-from slim_rl.files import disk_errors, read_object, write_atomically
 from slim_rl.policies.transformers import TransformersPolicy
-
-_MARK = "COMPLETE"
-ROOM = "make room and run the same command: it continues from the last whole checkpoint"
 
 
 class StepLine(TrainerCallback):
@@ -51,10 +39,6 @@ class StepLine(TrainerCallback):
         if self.path.exists():  # a resumed run writes the lines after its checkpoint again
             jsonl.keep_lines(self.path, lambda line: line["step"] < state.global_step)
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        if self._bar is not None:
-            self._bar.update(1)
-
     def on_log(
         self,
         args: TrainingArguments,
@@ -65,13 +49,16 @@ class StepLine(TrainerCallback):
     ) -> None:
         if self._bar is None or not logs or "reward" not in logs:
             return
+        self._bar.update(1)
         now = time.monotonic()
         logs["tokens_per_second"] = (self.policy.tokens_sampled - self._tokens) / max(now - self._time, 1e-9)
         self._tokens, self._time = self.policy.tokens_sampled, now
+        ours = {name.removeprefix(TRACKED): value for name, value in logs.items() if name.startswith(TRACKED)}
+        metrics = {name: value for name, value in logs.items() if not name.startswith(TRACKED)} | ours
         step = played_step(state.global_step)
-        tqdm.write(step_line(step, logs))
+        tqdm.write(step_line(step, metrics))
         with jsonl.Appender(self.path, "metrics") as file:
-            file.append({"step": step, **logs})
+            file.append({"step": step, **metrics})
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -104,87 +91,4 @@ class HeldOut(TrainerCallback):
             return
         if metrics := batch_metrics(self.evaluate(step)):
             tqdm.write(step_line(step, metrics, played="held-out"))
-            self.tell({HELD_OUT + name: value for name, value in metrics.items()})
-
-
-class MarkWhole(TrainerCallback):
-    """Marker of complete checkpoints.
-
-    A checkpoint is marked after all of it is written; only then those before the last `keep` are removed. A checkpoint without the mark,
-    or without a file that the mark lists (a disk that failed), is incomplete and is not resumed from.
-    """
-
-    def __init__(self, keep: int) -> None:
-        self.keep = keep
-
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        if torch.distributed.is_initialized():
-            torch.distributed.barrier()  # every process writes a part of it
-        if not state.is_world_process_zero:
-            return
-        folder = Path(str(args.output_dir))
-        mark = folder / f"checkpoint-{state.global_step}" / _MARK
-        with disk_errors("checkpoint", mark.parent, ROOM):
-            write_atomically(mark, json.dumps(_written(mark.parent)))
-        for _, checkpoint in sorted(whole_checkpoints(folder).items())[: -self.keep]:
-            (checkpoint / _MARK).unlink()  # first, so that a half-removed one is not taken for whole
-            shutil.rmtree(checkpoint)
-
-
-def last_whole_checkpoint(folder: Path, remove_torn: bool = True) -> Path | None:
-    """Returns the newest complete checkpoint below `folder`, and removes incomplete ones, but nothing that a run does not write."""
-    whole = whole_checkpoints(folder, contents=True)
-    for step, checkpoint in numbered(folder, "checkpoint-").items():
-        if remove_torn and step not in whole:
-            shutil.rmtree(checkpoint)
-    return whole[max(whole)] if whole else None
-
-
-def is_whole(folder: Path, step: int) -> bool:
-    """Returns True if the checkpoint of `step` is complete."""
-    return step in whole_checkpoints(folder)
-
-
-def whole_checkpoints(folder: Path, contents: bool = False) -> dict[int, Path]:
-    """Returns the complete checkpoints by their step, and warns of each that has been damaged since it was complete.
-
-    Args:
-        contents: compare the files' contents too, which reads all of them.
-    """
-    checkpoints = {step: path for step, path in numbered(folder, "checkpoint-").items() if (path / _MARK).exists()}
-    lost = {step: what for step, path in sorted(checkpoints.items()) if (what := _lost(path, contents))}
-    whole = {step: path for step, path in checkpoints.items() if step not in lost}
-    for step, what in lost.items():
-        before = max((number for number in whole if number < step), default=None)
-        instead = (
-            "there is no whole one before it" if before is None else f"{whole[before]} is the last whole one before it"
-        )
-        warnings.warn(f"{checkpoints[step]} is damaged and not used: {what}; {instead}.", SlimWarning, stacklevel=2)
-    return whole
-
-
-def _written(checkpoint: Path) -> dict[str, tuple[int, str]]:
-    """Returns the size and the digest of each file."""
-    files = (path for path in sorted(checkpoint.rglob("*")) if path.is_file() and path.name != _MARK)
-    return {str(path.relative_to(checkpoint)): (path.stat().st_size, _digest(path)) for path in files}
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "blake2b").hexdigest()
-
-
-def _lost(checkpoint: Path, contents: bool) -> str:
-    """Returns the file of a marked checkpoint that is not as it was written; empty if there is none."""
-    try:
-        for name, written in read_object(checkpoint / _MARK).items():
-            size, digest = (written, None) if isinstance(written, int) else written  # of 0.1.0: sizes alone
-            path = checkpoint / name
-            now = path.stat().st_size if path.exists() else 0
-            if now != size:
-                return f"{name} has {now:,} of {size:,} bytes"
-            if contents and digest and _digest(path) != digest:
-                return f"{name} has other contents than were written"
-    except (DataError, OSError, TypeError, ValueError):
-        return f"its {_MARK} cannot be read"
-    return ""
+            self.tell({f"eval_{TRACKED}{name}": value for name, value in metrics.items()})

@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slim_rl.backends.checkpoints import numbered
-from slim_rl.backends.export import read_run
-from slim_rl.backends.trl.callbacks import whole_checkpoints
-from slim_rl.backends.trl.run import restore
+from slim_rl.backends.trl.checkpoints import restore, whole_checkpoints
 from slim_rl.config import Config
 from slim_rl.files import read_object
 from slim_rl.policies.transformers import load_model
 
 
 def checkpoints(run: Path) -> dict[int, Path]:
-    """Returns the complete checkpoints by step; the finished model by its run's steps if its last checkpoint was removed."""
-    checkpoints = whole_checkpoints(run / "checkpoints")
-    model = run / "model"
-    if not checkpoints and not numbered(run / "checkpoints", "checkpoint-") and (model / "config.json").exists():
-        checkpoints = {read_run(run).train.steps: model}
-    return checkpoints
+    """Returns the complete checkpoints by step."""
+    return whole_checkpoints(run / "checkpoints")
 
 
 def write(run: Path, config: Config, checkpoint: Path, folder: Path) -> None:

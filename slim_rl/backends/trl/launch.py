@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
-from collections.abc import Sequence
 
-from slim_rl.backends import Request, Result, say, say_at_the_start
-from slim_rl.backends.cost import cost_report
+from slim_rl.backends import Request, Result, say, say_before
 from slim_rl.backends.gpus import local_processes
-from slim_rl.backends.ready import check_ready
+from slim_rl.backends.ready import check_ready, check_training
 from slim_rl.config import Config
-from slim_rl.config.trainers import shortened
-from slim_rl.dialogue.requirements import check_training
 from slim_rl.errors import ConfigError
 from slim_rl.formats import count
 from slim_rl.policies import check_model_folder
-from slim_rl.ranks import joined_by, own_rank
+from slim_rl.ranks import own_rank, start_together
 from slim_rl.runs import RunFolder
 
 
@@ -25,41 +20,36 @@ def check(config: Config) -> None:
     check_training(config)
 
 
-def missing(words: Sequence[str]) -> str:
+def missing() -> str:
     """Returns what this machine lacks: nothing, since TRL trains on any."""
     return ""
 
 
 def start(request: Request) -> Result | None:
-    """Trains, or says what would be played and written (see `dry_run`)."""
+    """Trains, or checks the config and prints how many dialogues would be played. Raises SlimError if it cannot be trained."""
     config = request.config
     if request.extra:
         raise ConfigError(f"'{request.extra[0]}' is an override for verl; with trl, keys are changed by --set.")
     check(config)
-    if (cost := cost_report(config)) and own_rank() == 0:
-        print(f"partner: {cost}", file=sys.stderr)
     if own_rank() == 0:
         RunFolder(config).check(request.fresh)
         check_model_folder(config.run_dir / "model")
-        for note in (check_ready(config), shortened(config)):
-            if note:
-                say(note)
+        check_ready(config)
+    if not request.dry_run:
+        changes = [word for override in request.overrides for word in ("--set", override)]
+        fresh = ["--fresh"] if request.fresh else []
+        start_together(local_processes(config.train.processes), ["train", str(request.path), *changes, *fresh])
+    if own_rank() == 0:
+        say_before(config)
+        steps = f"{count(config.train.steps, 'step')} of {config.train.dialogues} dialogues"
+        say(f"{config.name}: {steps}, in {config.run_dir}" + ("" if request.dry_run else "; loading TRL and the model"))
     if request.dry_run:
-        from slim_rl.backends.trl.dry_run import dry_run
+        from slim_rl.backends.trl.arguments import grpo_arguments
 
-        print("\n".join(dry_run(config)))
+        print(grpo_arguments(config, config.run_dir).to_json_string())
         return None
     # TRL marks rollout_func experimental at every start; that is why it is pinned.
     warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
-    changes = [word for override in request.overrides for word in ("--set", override)]
-    if own_rank() == 0:
-        say(
-            f"{config.name}: {count(config.train.steps, 'step')} of {config.train.dialogues} dialogues; loading TRL and the model"
-        )
-    with joined_by(local_processes(config.train.processes), ["train", str(request.path), *changes]):
-        # Here, so that the processes load the libraries at the same time, which takes seconds.
-        from slim_rl.backends.trl.run import train
+    from slim_rl.backends.trl.run import train
 
-        if own_rank() == 0:
-            say_at_the_start(config)
-        return train(config, fresh=request.fresh)
+    return train(config, fresh=request.fresh)

@@ -20,10 +20,10 @@ from accelerate.utils import gather_object
 from trl import GRPOTrainer
 
 from slim_rl.dialogue.failures import Failures
+from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.log import DialogueLog
+from slim_rl.dialogue.measures import batch_metrics, train_reward
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.dialogue.rows import GameRow
-from slim_rl.dialogue.tracked import batch_metrics
 from slim_rl.dialogue.training_reward import StepRewards, by_token
 from slim_rl.dialogue.worker import DialogueSpec, RolloutWorker
 from slim_rl.policies.transformers import TransformersPolicy
@@ -67,7 +67,7 @@ class Rollouts:
         dialogues = self._play(prompts, step, rank)
         for dialogue in dialogues:
             self.log.append(dialogue)
-        self.dialogues, self.metrics = dialogues, batch_metrics(dialogues)
+        self.dialogues, self.metrics = dialogues, batch_metrics(dialogues) | train_reward(self.config, dialogues)
         self.given = self._given(dialogues, step, rank)
         # Under torchrun all processes stop at the same step: those that save wait for each other.
         Failures.of_all(gather_object([Failures(dialogues)])).check(self.config)
@@ -95,13 +95,9 @@ class Rollouts:
         training_reward = self.worker.training_reward
         if not training_reward.whole_step and not training_reward.by_turn:
             return training_reward(dialogues, step)
-        step_rewards, mine = (
-            training_reward(gather_object(dialogues), step),
-            slice(rank * len(dialogues), (rank + 1) * len(dialogues)),
-        )
-        return StepRewards(
-            step_rewards.rewards[mine], None if step_rewards.advantages is None else step_rewards.advantages[mine]
-        )
+        whole = training_reward(gather_object(dialogues), step)
+        mine = slice(rank * len(dialogues), (rank + 1) * len(dialogues))
+        return StepRewards(whole.rewards[mine], None if whole.advantages is None else whole.advantages[mine])
 
     def _play(self, prompts: Sequence[str], step: int, rank: int) -> list[Dialogue]:
         """Plays one dialogue per prompt, in order. In self-play one dialogue fills the prompts of both its seats."""

@@ -1,4 +1,4 @@
-"""One run on one machine: held-out games, training, held-out games; resumable at any moment.
+"""Run on one machine: held-out games, training, held-out games; resumable at any moment.
 
 With `train.eval_every` held-out games are played during training too. That changes nothing in the training, since each sample has its own
 random seed.
@@ -9,8 +9,8 @@ random seed.
     runs/<name>/metrics.jsonl         one line per step
     runs/<name>/tensorboard/          if train.report_to names tensorboard: `tensorboard --logdir runs`
     runs/<name>/model/                trained model, its tokenizer and its card
-    <log.dir>/<name>/train.jsonl      one line per dialogue; train-<rank>.jsonl for torchrun's further processes
-    <log.dir>/<name>/eval-<step>.jsonl      and eval-<step>-<rank>.jsonl: each process plays its share of the held-out games
+    <run>/<log.dir>/train.jsonl      one line per dialogue; train-<rank>.jsonl for torchrun's further processes
+    <run>/<log.dir>/eval-<step>.jsonl      and eval-<step>-<rank>.jsonl: each process plays its share of the held-out games
 
 Nothing is written there before model, games and partner are known to be usable, and one run at a time writes there (see `runs`). Under
 torchrun rank 0 alone prints and saves.
@@ -19,8 +19,9 @@ torchrun rank 0 alone prints and saves.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,25 +33,24 @@ from transformers.utils.logging import disable_progress_bar
 from slim_rl import provenance
 from slim_rl.backends import Result, say
 from slim_rl.backends.card import model_card
+from slim_rl.backends.ready import check_games, check_training
 from slim_rl.backends.trl.arguments import grpo_arguments
-from slim_rl.backends.trl.callbacks import HeldOut, last_whole_checkpoint
+from slim_rl.backends.trl.callbacks import HeldOut
+from slim_rl.backends.trl.checkpoints import last_whole_checkpoint, restore
 from slim_rl.backends.trl.rollouts import Rollouts
 from slim_rl.backends.trl.trainer import make_trainer
 from slim_rl.config import Config
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.dealing import load_rows
 from slim_rl.dialogue.failures import nothing_measured
+from slim_rl.dialogue.games_file import GameRow, load_rows
 from slim_rl.dialogue.held_out import SCOPE, play_held_out
 from slim_rl.dialogue.log import DialogueLog, read_log
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.dialogue.requirements import check_training
-from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.errors import DataError, Diverged, RunStopped, SlimError
-from slim_rl.files import disk_errors, write_atomically
+from slim_rl.errors import Diverged, RunStopped, SlimError
 from slim_rl.policies import check_model_folder
-from slim_rl.policies.lora import adapted_layers, check_adapters
-from slim_rl.policies.transformers import TransformersPolicy, load_model, load_policy, save_model
+from slim_rl.policies.lora import check_adapters
+from slim_rl.policies.transformers import TransformersPolicy, load_policy, save_model
 from slim_rl.ranks import own_rank
 from slim_rl.runs import RunFolder
 from slim_rl.seeds import seed_of
@@ -68,6 +68,7 @@ def train(config: Config, fresh: bool = False) -> Result:
         RunStopped: too many dialogues failed, or the partner takes no more calls; the steps before are saved.
     """
     check_training(config)
+    check_games(config)
     torch.set_num_threads(config.train.threads)
     rank = own_rank()
     folder = RunFolder(config)
@@ -78,13 +79,7 @@ def train(config: Config, fresh: bool = False) -> Result:
         disable_progress_bar()
     arguments = grpo_arguments(config, folder.path)  # under torchrun this is where the processes meet
     with arguments.main_process_first(local=False):
-        rows, held_out = load_rows(config, "train"), _held_out_rows(config)
-    seats = 2 * len({row.game_id for row in rows}) if config.selfplay else len(rows)
-    if seats < config.train.games_per_step:
-        raise DataError(
-            f"{config.data.train} has {len(rows)} games, too few for a step of train.games_per_step = {config.train.games_per_step}; "
-            "generate more (data.num_train) or lower it."
-        )
+        rows, held_out = load_rows(config, "train"), load_rows(config, "eval")[: config.train.eval_games]
     policy, chat = load_policy(config.policy)
     if config.train.lora:
         check_adapters(policy.model, config.train.lora.target_modules)
@@ -95,125 +90,101 @@ def train(config: Config, fresh: bool = False) -> Result:
             if rank == 0:
                 stack.enter_context(folder.working(fresh))
             worker.keep_spend(folder.path)
-        return _train(folder, worker, policy, chat, rows, held_out, rank, runner.run)
+        return Run(config, folder, worker, policy, chat, rows, held_out, rank, runner.run).play_and_train()
 
 
-def _train(
-    folder: RunFolder,
-    worker: RolloutWorker,
-    policy: TransformersPolicy,
-    chat: Chat,
-    rows: Sequence[GameRow],
-    held_out: Sequence[GameRow],
-    rank: int,
-    run: Callable[..., Any],
-) -> Result:
-    config, model_dir = folder.config, folder.path / "model"
+@dataclass
+class Run:
+    """A run whose folder is locked and whose policy is loaded, in one of its processes."""
 
-    def evaluate(step: int) -> list[Dialogue]:
+    config: Config
+    folder: RunFolder
+    worker: RolloutWorker
+    policy: TransformersPolicy
+    chat: Chat
+    rows: list[GameRow]
+    held_out: list[GameRow]
+    rank: int
+    run: Callable[..., Any]  # runs a coroutine
+
+    def play_and_train(self) -> Result:
+        """Plays the held-out games, trains, plays them again, and saves the model with its card."""
+        train = self.config.train
+        before = self.evaluate(0) if train.eval_before else []
+        self.train_steps()
+        after = self.evaluate(train.steps)
+        if self.rank == 0:
+            results = {
+                name: played for name, played in (("before training", before), ("after training", after)) if played
+            }
+            made = provenance.read(self.folder.logs)
+            card = model_card(self.config, step=train.steps, results=results, made=made)
+            save_model(self.policy.model, self.chat.tokenizer, self.folder.path / "model", card=card)
+        return Result(self.folder.path, self.folder.logs, before, after)
+
+    def train_steps(self) -> None:
+        """Trains from the last checkpoint to the end, and leaves the trained model in the policy."""
+        config, steps = self.config, self.config.train.steps
+        checkpoint = last_whole_checkpoint(self.folder.path / "checkpoints", remove_torn=self.rank == 0)
+        step = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
+        if checkpoint is not None and self.rank == 0:
+            resumes = f"resumes from step {step} of {steps}" if step < steps else "is trained"
+            say(f"{config.name} {resumes}: {checkpoint} is its last checkpoint (--fresh starts over)")
+        if checkpoint is not None and step >= steps:
+            self.policy.model = restore(self.policy.model, config, checkpoint)
+            return
+        name = f"train-{self.rank}.jsonl" if self.rank else "train.jsonl"
+        with DialogueLog(self.folder.logs / name, from_step=step, tokens=config.log.tokens) as log:
+            rollouts = Rollouts(self.worker, self.policy, self.rows, log, self.run)
+            trainer = make_trainer(config, self.policy.model, self.chat.tokenizer, rollouts, self.folder.path)
+            trainer.add_callback(HeldOut(self.evaluate, trainer.log))
+            try:
+                trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+                trainer.check_finite()
+            except RunStopped as stop:
+                trainer.save_now()
+                last = trainer.state.global_step
+                saved = f" The {last} steps before it are saved; the same command resumes from there." if last else ""
+                raise RunStopped(f"{stop}{saved}") from None
+            except Diverged as gone:
+                whole = last_whole_checkpoint(self.folder.path / "checkpoints", remove_torn=False)
+                kept = f"; the last checkpoint is {whole}" if whole else ""
+                raise Diverged(
+                    f"Training stops after {trainer.state.global_step} steps. {gone} Nothing of it is saved{kept}. Lower "
+                    f"train.learning_rate ({config.train.learning_rate:g}) and start over with --fresh, or under another name "
+                    "(--set name=...)."
+                ) from None
+        self.policy.model = trainer.accelerator.unwrap_model(trainer.model)
+
+    def evaluate(self, step: int) -> list[Dialogue]:
         """Plays the held-out games in all processes; rank 0 returns the dialogues."""
-        if not held_out:
+        if not self.held_out:
             return []
-        policy.reseed(seed_of(config.seed, SCOPE))
+        self.policy.reseed(seed_of(self.config.seed, SCOPE))
         processes, name = PartialState(), f"eval-{step:06}"
         number = processes.num_processes
-        share = f", share {rank + 1} of {number}" if number > 1 else ""
-        earlier = _logged(folder.logs, name)
+        share = f", share {self.rank + 1} of {number}" if number > 1 else ""
+        earlier = _logged(self.folder.logs, name)
         processes.wait_for_everyone()  # none writes while another reads
-        path = folder.logs / (f"{name}-{rank}.jsonl" if rank else f"{name}.jsonl")
-        mine = held_out[rank::number]
+        path = self.folder.logs / (f"{name}-{self.rank}.jsonl" if self.rank else f"{name}.jsonl")
+        mine = self.held_out[self.rank :: number]
         stopped, played = "", list[Dialogue]()
         try:
             title = f"held-out games{share}"
-            played = play_held_out(worker, mine, path, step=step, earlier=earlier, title=title, run=run)
+            played = play_held_out(self.worker, mine, path, step=step, earlier=earlier, title=title, run=self.run)
         except SlimError as error:
-            if not worker.stopped:
+            if not self.worker.stopped:
                 raise
             stopped = str(error)
         # All wait for all here, and stop at once, as in `Rollouts`: those that save wait for each other.
         outcomes = gather_object([(stopped, nothing_measured({name: played}))])
-        ends = next((why for why, _ in outcomes if why), "") or (
-            outcomes[0][1] if all(lost for _, lost in outcomes) else ""
-        )
-        if ends:
-            raise RunStopped(ends)
-        return [] if rank else _logged(folder.logs, name)
-
-    def made() -> list[provenance.Entry]:
-        return provenance.read(folder.logs)
-
-    def save(model: Any) -> None:
-        if rank == 0:
-            save_model(model, chat.tokenizer, model_dir, card=model_card(config, step=config.train.steps, made=made()))
-
-    before = evaluate(0) if config.train.eval_before else []
-    checkpoint = last_whole_checkpoint(folder.path / "checkpoints", remove_torn=rank == 0)
-    step = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
-    if step and rank == 0:
-        resumes = f"resumes from step {step} of {config.train.steps}" if step < config.train.steps else "is trained"
-        say(f"{config.name} {resumes}: {checkpoint} is its last checkpoint (--fresh starts over)")
-    if step < config.train.steps:
-        name = "train.jsonl" if rank == 0 else f"train-{rank}.jsonl"
-        with DialogueLog(folder.logs / name, from_step=step, tokens=config.log.tokens) as log:
-            rollouts = Rollouts(worker, policy, rows, log, run)
-            trainer = make_trainer(config, policy.model, chat.tokenizer, rollouts, folder.path)
-            trainer.add_callback(HeldOut(evaluate, trainer.log))
-            try:
-                trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-                trainer.check_finite()
-                if (last := trainer.state.global_step) < config.train.steps:
-                    raise SlimError(
-                        f"Training ended after {last} of {config.train.steps} steps, so that no model is saved; the games of "
-                        f"{config.data.train} may be too few for a step."
-                    )
-            except RunStopped as stop:
-                trainer.save_now()
-                raise RunStopped(f"{stop} {_kept(trainer.state.global_step)}") from None
-            except Diverged as gone:
-                raise _diverged(gone, config, trainer.state.global_step, folder.path) from None
-        save(trainer.accelerator.unwrap_model(trainer.model))
-    elif checkpoint is not None:  # trained to its end before
-        policy.model = restore(policy.model, config, checkpoint)
-        save(policy.model)
-    after = evaluate(max(step, config.train.steps))
-    if after:
-        card = model_dir / "README.md"
-        with disk_errors("model's card", card):
-            results, start = {"after training": after}, {"before training": before}
-            text = model_card(config, step=config.train.steps, results=results, before=start, made=made())
-            write_atomically(card, text)
-    return Result(folder.path, folder.logs, before, after)
+        stops = [why for why, _ in outcomes if why] or [outcomes[0][1]] * all(lost for _, lost in outcomes)
+        if stops:
+            raise RunStopped(stops[0])
+        return [] if self.rank else _logged(self.folder.logs, name)
 
 
 def _logged(folder: Path, name: str) -> list[Dialogue]:
     """Reads the dialogues of an evaluation that any process has logged; of repeated ones the last."""
     files = sorted(folder.glob(f"{name}*.jsonl"))
     return list({dialogue.id: dialogue for file in files for dialogue in read_log(file)}.values())
-
-
-def _diverged(gone: Diverged, config: Config, steps: int, folder: Path) -> Diverged:
-    whole = last_whole_checkpoint(folder / "checkpoints", remove_torn=False)
-    return Diverged(
-        f"Training stops after {steps} steps. {gone} Nothing of it is saved"
-        + (f"; the last checkpoint is {whole}. " if whole else ". ")
-        + f"Lower train.learning_rate ({config.train.learning_rate:g}) and start over with --fresh, or under another name "
-        "(--set name=...)."
-    )
-
-
-def _kept(steps: int) -> str:
-    return f"The {steps} steps before it are saved; the same command resumes from there." if steps else ""
-
-
-def _held_out_rows(config: Config) -> list[GameRow]:
-    return load_rows(config, "eval")[: config.train.eval_games] if config.train.eval_games else []
-
-
-def restore(start: Any, config: Config, checkpoint: Path) -> Any:
-    """Loads the model of a checkpoint: all weights, or the adapters over the initial model."""
-    if (checkpoint / "adapter_config.json").exists():
-        from peft import PeftConfig, PeftModel
-
-        check_adapters(start, adapted_layers(PeftConfig.from_pretrained(checkpoint)))
-        return PeftModel.from_pretrained(start, checkpoint)
-    return load_model(config.policy.changed(model=str(checkpoint)))[0]

@@ -14,17 +14,16 @@ from transformers.integrations import TensorBoardCallback
 from trl import GRPOTrainer
 
 from slim_rl.backends.trl.arguments import grpo_arguments
-from slim_rl.backends.trl.callbacks import ROOM, MarkWhole, StepLine, is_whole
+from slim_rl.backends.trl.callbacks import StepLine
+from slim_rl.backends.trl.checkpoints import whole_checkpoints
 from slim_rl.backends.trl.finite import FiniteSteps
 from slim_rl.backends.trl.micro_batches import IDLE, by_length, mark_idle, trim, without_rounding
 from slim_rl.backends.trl.rollouts import Rollouts
 from slim_rl.backends.trl.scoring import add_scoring, suits
-from slim_rl.backends.trl.trackers import name_measures
 from slim_rl.config import Config
+from slim_rl.dialogue.measures import TRACKED
 from slim_rl.files import disk_errors
 from slim_rl.policies.lora import lora_config
-
-GAME_REWARD = "game_reward"  # the game's reward among TRL's metrics, where TRL's own `reward` is another
 
 # accelerate calls the CPU of several processes cpu:0, where torch.load finds no place to put a checkpoint's tensors.
 torch.serialization.register_package(0, lambda _: None, lambda storage, place: storage if place == "cpu:0" else None)
@@ -109,21 +108,16 @@ class TrimmedGRPOTrainer(FiniteSteps, GRPOTrainer):
     def save_now(self) -> None:
         """Saves the steps trained so far, between two steps and as TRL does after one."""
         step = self.state.global_step
-        if step and not is_whole(Path(str(self.args.output_dir)), step):
+        if step and step not in whole_checkpoints(Path(str(self.args.output_dir))):
             self._save_checkpoint(self.model, None)
-            self.control: Any = self.callback_handler.on_save(self.args, self.state, self.control)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         self.check_finite()
         checkpoint = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
-        with disk_errors("checkpoint", checkpoint, ROOM):
+        with disk_errors(
+            "checkpoint", checkpoint, "make room and run the same command: it continues from the last whole checkpoint"
+        ):
             super()._save_checkpoint(model, trial)
-
-    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        metrics = self._metrics["train"]
-        if GAME_REWARD in metrics:  # what TRL calls the reward is what was paid
-            metrics["train_reward"], metrics["reward"] = metrics["reward"], metrics.pop(GAME_REWARD)
-        super().log(logs, start_time)
 
     @property
     def _regularised(self) -> bool:
@@ -143,16 +137,11 @@ class TrimmedGRPOTrainer(FiniteSteps, GRPOTrainer):
 
 
 def reward_function(rollouts: Rollouts) -> Callable[..., list[float | None]]:
-    """Returns TRL's reward function, which passes on the training rewards.
-
-    In the step's metrics `reward` is the game's, whatever is
-    given, and `train_reward` what was given.
-    """
-    otherwise = not rollouts.worker.training_reward.as_game
+    """Returns TRL's reward function, which passes on the training rewards, and adds the dialogues' measures to the step's metrics."""
 
     def game(*, given: list[float | None], log_metric: Any, **_: Any) -> list[float | None]:
         for name, value in rollouts.metrics.items():
-            log_metric(GAME_REWARD if name == "reward" and otherwise else name, value)
+            log_metric(TRACKED + name, value)
         return given
 
     return game
@@ -161,12 +150,9 @@ def reward_function(rollouts: Rollouts) -> Callable[..., list[float | None]]:
 def make_trainer(config: Config, model: Any, tokenizer: Any, rollouts: Rollouts, run_dir: Path) -> TrimmedGRPOTrainer:
     """Builds TRL's trainer for this run. The dataset's prompts are row names; `rollouts` plays the games."""
     train = config.train
-    arguments = grpo_arguments(config, run_dir)
-    # `MarkWhole` sees to it: TRL would remove the last whole one before the new one is marked.
-    arguments.save_total_limit = None
     trainer = TrimmedGRPOTrainer(
         model=model,
-        args=arguments,
+        args=grpo_arguments(config, run_dir),
         reward_funcs=reward_function(rollouts),
         train_dataset=Dataset.from_dict({"prompt": rollouts.names()}),
         processing_class=tokenizer,
@@ -178,8 +164,6 @@ def make_trainer(config: Config, model: Any, tokenizer: Any, rollouts: Rollouts,
     trainer.share_prompts()
     trainer.remove_callback(PrinterCallback)  # it prints the whole dictionary; ours prints a line
     trainer.add_callback(StepLine(run_dir, rollouts.policy))
-    trainer.add_callback(MarkWhole(train.keep_checkpoints))
-    name_measures(trainer.callback_handler.callbacks, lambda: {*rollouts.metrics, "train_reward"})
     for callback in trainer.callback_handler.callbacks:
         if isinstance(callback, TensorBoardCallback) and callback.logging_dir is None:  # no TENSORBOARD_LOGGING_DIR
             callback.logging_dir = str(run_dir / "tensorboard")

@@ -14,26 +14,22 @@ import os
 import socket
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
-from slim_rl.backends.verl.compose import check_composed
-from slim_rl.backends.verl.groups import Groups
-from slim_rl.backends.verl.names import STOP_MARK
+from slim_rl.backends.verl.data import read_game_state
 from slim_rl.backends.verl.policy import ServerPolicy
-from slim_rl.config import WITHOUT_GROUPS, Config, Limits, load_config
+from slim_rl.backends.verl.settings import STOP_MARK
+from slim_rl.config import Config, Limits, load_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.failures import Failures
+from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.log import DialogueLog, annotate_beside
-from slim_rl.dialogue.measures import measures
-from slim_rl.dialogue.parquet import read_game_state
-from slim_rl.dialogue.record import Dialogue, StopReason
-from slim_rl.dialogue.rows import GameRow
-from slim_rl.dialogue.tracked import tracked
-from slim_rl.dialogue.training_reward import make_training_reward
+from slim_rl.dialogue.measures import measures, tracked
+from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.files import write_atomically
 
@@ -49,7 +45,6 @@ class Process:
     worker: RolloutWorker
     log: DialogueLog
     folder: Path
-    groups: Groups = field(default_factory=Groups)
 
 
 @functools.cache
@@ -78,34 +73,19 @@ class DialogueLoop(AgentLoopBase):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.process = process_of(self.config.slim_rl.config, self.tokenizer)
-        self._tracked = [
-            name for name in tracked(self.process.config.environment) if name != "reward"
-        ]  # verl has its own
-        check_composed(self.process.config, self.config)
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:
         """Plays the row's game. Returns a list of outputs, empty if it failed."""
-        uid = str(row["uid"])
-        group = await self.process.groups.enter(uid)
-        played: list[AgentLoopOutput] = []
-        try:
-            policy = self._policy(sampling_params)
-            dialogues = await self._play(policy, row)
-            await annotate_beside(dialogues)
-            for dialogue in dialogues:
-                self._log(dialogue)
-            played = [self._output(d, policy) for d in dialogues if self._is_playable(d)]
-        finally:
-            group.leave(bool(played))
-        await group.complete.wait()
-        compares = self.config.algorithm.adv_estimator not in WITHOUT_GROUPS and _split(row) == "train"
-        if compares and group.started > 1 and group.played == 1:
-            logger.warning("group %s: one dialogue of %d was played; nothing to compare it with", uid, group.started)
-            return []
-        return played
+        policy = self._policy(sampling_params)
+        dialogues = await self._play(policy, row)
+        await annotate_beside(dialogues)
+        for dialogue in dialogues:
+            self._log(dialogue)
+        return [self._output(d, policy) for d in dialogues if self._is_playable(d)]
 
     async def _play(self, policy: ServerPolicy, row: Mapping[str, Any]) -> list[Dialogue]:
-        extra, split, step = row["extra_info"], _split(row), row.get("global_steps")
+        extra, step = row["extra_info"], row.get("global_steps")
+        split = str(extra.get("split", "train"))
         game = GameRow(extra["game_id"], int(extra["seat"]), read_game_state(extra), [])
         scope = f"{split}-{row['uid'] if step is None else step}"  # a uid is used in one step only
         session = row.get("session_id", 0)
@@ -152,15 +132,13 @@ class DialogueLoop(AgentLoopBase):
 
     def _output(self, dialogue: Dialogue, policy: ServerPolicy) -> AgentLoopOutput:
         partner_seconds = sum(turn.seconds for turn in dialogue.turns if turn.seat != dialogue.seat)
-        row = measures(dialogue)
+        row, training_reward = measures(dialogue), self.process.worker.training_reward
         return AgentLoopOutput(
             prompt_ids=dialogue.prompt_ids,
             response_ids=dialogue.response_ids,
             response_mask=dialogue.loss_mask,
             response_logprobs=dialogue.logprobs,
-            reward_score=make_training_reward(self.process.config).reward(dialogue)
-            if dialogue.phase == "train"
-            else dialogue.reward,
+            reward_score=training_reward.reward(dialogue) if dialogue.phase == "train" else dialogue.reward,
             num_turns=len(dialogue.turns),
             metrics=AgentLoopMetrics(
                 generate_sequences=policy.seconds, tool_calls=partner_seconds, num_preempted=policy.preempted
@@ -168,17 +146,11 @@ class DialogueLoop(AgentLoopBase):
             extra_fields={
                 "min_global_steps": min(policy.versions, default=0),
                 "max_global_steps": max(policy.versions, default=0),
-                "reward_extra_info": {name: _averaged(row[name]) for name in self._tracked}
-                | {"unparsable": float(dialogue.stop_reason is StopReason.POLICY_ERRORS)},
+                "reward_extra_info": {
+                    name: None if math.isnan(float(row[name])) else float(row[name])  # verl averages them, without None
+                    for name in tracked(dialogue.environment)
+                    if name != "reward"  # verl has its own
+                },
                 "dialogue": dialogue.to_dict(tokens=False),
             },
         )
-
-
-def _averaged(value: Any) -> float | None:
-    """Returns a measure as verl averages it; None, a share of nothing, is left out."""
-    return None if math.isnan(value) else float(value)
-
-
-def _split(row: Mapping[str, Any]) -> str:
-    return str(row["extra_info"].get("split", "train"))

@@ -1,33 +1,29 @@
-"""The games as verl reads them: parquet rows for its RLHFDataset, one prompt group a row."""
+"""Games as verl reads them: parquet with the columns of its RLHFDataset, one prompt group per row.
+
+The game is JSON text in `extra_info` (`read_game_state`), since games of different shapes have no common Arrow type.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from slim_rl.config import Config
-from slim_rl.dialogue.dealing import games_files, load_rows
-from slim_rl.dialogue.factory import make_environment
-from slim_rl.dialogue.parquet import write_parquet
-from slim_rl.dialogue.rows import GameRow, Split
+from slim_rl.dialogue.games_file import GameRow, Split, games_files, load_rows
+from slim_rl.environment import BaseEnvironment, make_environment
 from slim_rl.errors import DataError
+from slim_rl.files import replacing
+
+DATA_SOURCE = "slim_rl"  # start of data_source in every row, by which verl distinguishes data sets
 
 
 def write_data(config: Config, run_dir: Path) -> None:
-    """Writes train.parquet and, if the config names held-out games, eval.parquet to the run's data folder.
-
-    Raises:
-        DataError: there are fewer games than one step plays.
-    """
-    rows = prompt_groups(config, "train")
-    if len(rows) < config.train.games_per_step:
-        raise DataError(
-            f"{config.data.train} has {len(rows)} games, fewer than train.games_per_step = {config.train.games_per_step}; "
-            "generate more or lower it."
-        )
+    """Writes train.parquet and, if the config names held-out games, eval.parquet to the run's data folder."""
     env = make_environment(config)
-    write_parquet(rows, run_dir / "data" / "train.parquet", env)
-    if "eval" in games_files(config):
-        write_parquet(prompt_groups(config, "eval"), run_dir / "data" / "eval.parquet", env, "eval")
+    for split in games_files(config):
+        write_parquet(prompt_groups(config, split), run_dir / "data" / f"{split}.parquet", env, split)
 
 
 def prompt_groups(config: Config, split: Split) -> list[GameRow]:
@@ -40,3 +36,41 @@ def prompt_groups(config: Config, split: Split) -> list[GameRow]:
         rows = list({row.game_id: row for row in reversed(rows)}.values())[::-1]
     env = make_environment(config)
     return [GameRow.of(env, row.game_id, row.game_state, row.seat) for row in rows]
+
+
+def write_parquet(rows: Iterable[GameRow], path: str | Path, env: BaseEnvironment, split: Split = "train") -> int:
+    """Writes the columns data_source, prompt, reward_model and extra_info; returns the number of rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    source = f"{DATA_SOURCE}/{type(env).__name__}"
+    table = [
+        {
+            "data_source": source,
+            "prompt": row.prompt,
+            "ability": "dialogue",
+            "reward_model": {"style": "rule", "ground_truth": json.dumps(row.solution.get("ground_truth"))},
+            "extra_info": {
+                "index": index,
+                "split": split,
+                "game_id": row.game_id,
+                "seat": row.seat,
+                "game_state": json.dumps(row.game_state),
+            },
+        }
+        for index, row in enumerate(rows)
+    ]
+    try:
+        with replacing(Path(path)) as temporary:
+            pq.write_table(pa.Table.from_pylist(table), temporary)
+    except OSError as error:
+        raise DataError(f"Cannot write {path}: {error.strerror or error}; choose another output.") from error
+    return len(table)
+
+
+def read_game_state(extra_info: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the game of a parquet row. Raises DataError without one."""
+    state = extra_info.get("game_state")
+    if not state:
+        raise DataError("A row of verl's data has no extra_info.game_state; make the file with slim-rl generate.")
+    return dict(json.loads(state) if isinstance(state, str) else state)

@@ -1,60 +1,71 @@
-"""Additions to verl's registries, in every process that loads a model's config (actor_rollout_ref.model.external_lib).
+"""Additions to verl, in every process that loads a model's config (`actor_rollout_ref.model.external_lib`) and in the trainer's.
 
-- `grpo_played`: verl's GRPO over the rows that were played, for self-play whose seats are rewarded differently (see `launch`).
-- `turn_credit`: advantages of single turns, as the run's training reward gives them (see `training_reward`).
-- a separate reference model: verl 0.9.1 builds the reference from the policy's checkpoint.
+- a separate reference model: verl 0.9.1 builds the reference from the policy's checkpoint
+- GRPO without the bare reward of a group's only played dialogue, which verl takes for an advantage
+- a run whose partner takes no more calls is saved and ends: the agent loops, in other processes, leave a mark in the run's folder, and
+  the trainer looks for it before it learns from a step's dialogues
 """
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage, register_adv_est
+from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
+from verl.trainer.ppo.v1 import trainer_base
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 
 from slim_rl.backends.verl import reward  # noqa: F401  (registers itself)
-from slim_rl.backends.verl.names import PLAYED, REFERENCE_VARIABLE, TURN_CREDIT
+from slim_rl.backends.verl.settings import REFERENCE_VARIABLE, STOP_MARK
+from slim_rl.config import WITHOUT_GROUPS
+from slim_rl.errors import RunStopped
 
 
-@register_adv_est(PLAYED)
-def grpo_played(
-    token_level_rewards: torch.Tensor, response_mask: torch.Tensor, index: np.ndarray, config: Any = None, **_: Any
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Computes verl's GRPO advantages of the rows with trainable tokens; 0 for the others and for a group's only one.
-
-    Args:
-        token_level_rewards, response_mask: (rows, response length).
-        index: each row's prompt group.
-    """
-    advantages = torch.zeros_like(token_level_rewards)
-    played = response_mask.bool().any(dim=-1).numpy()
-    siblings = Counter(index[played].tolist())
-    compared = played & np.array([siblings[uid] > 1 for uid in index.tolist()])
-    if compared.any():
-        rows = torch.from_numpy(np.flatnonzero(compared))
-        scale = True if config is None else config.get("norm_adv_by_std_in_grpo", True)
-        advantages[rows], _ = compute_grpo_outcome_advantage(
-            token_level_rewards[rows], response_mask[rows], index[compared], norm_adv_by_std_in_grpo=scale
-        )
-    return advantages, advantages
+class SaveBeforeStop(CheckpointCallback):  # type: ignore[misc]
+    """Nothing to do at a save: naming it in verl's config has this module imported in the trainer's process."""
 
 
-@register_adv_est(TURN_CREDIT)
-def turn_credit(
-    token_level_rewards: torch.Tensor, response_mask: torch.Tensor, **_: Any
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns the advantages of single turns, which stand in place of the rewards (see `training_reward`).
+def check_stop(trainer: Any) -> None:
+    """Raises RunStopped, with the steps trained so far saved, if the agent loops have left their mark."""
+    mark = Path(trainer.config.slim_rl.config).parent / STOP_MARK
+    if not mark.exists():
+        return
+    trained = trainer.global_steps - 1
+    if trained > 0 and not (Path(trainer.config.trainer.default_local_dir) / f"global_step_{trained}").exists():
+        trainer.global_steps = trained
+        trainer._save_checkpoint()
+    raise RunStopped(f"Training stops: {mark.read_text(encoding='utf-8')} The {trained} steps before it are saved.")
 
-    Args:
-        token_level_rewards, response_mask: (rows, response length).
-    """
-    advantages = token_level_rewards * response_mask
-    return advantages, advantages
+
+def before_training(balance: Any) -> Any:
+    """Wraps verl's `_balance_batch`, the first operation on a step's dialogues, and checks for a stop before it."""
+
+    @functools.wraps(balance)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        check_stop(self)
+        return balance(self, *args, **kwargs)
+
+    return checked
+
+
+def without_lone_dialogues(compute: Any) -> Any:
+    """Wraps verl's advantages of a batch: if verl compares groups, 0 for a group's only dialogue that did not fail."""
+
+    @functools.wraps(compute)
+    def computed(data: Any, batch_keys: list[str], adv_estimator: Any, *args: Any, **kwargs: Any) -> Any:
+        data = compute(data, batch_keys, adv_estimator, *args, **kwargs)
+        if adv_estimator not in WITHOUT_GROUPS:
+            groups = Counter(uid for uid, _ in {tuple(key.rsplit("_", 2)[:2]) for key in batch_keys})
+            for row, key in enumerate(batch_keys):
+                if groups[key.rsplit("_", 2)[0]] == 1:
+                    data.batch["advantages"][row] = data.batch["returns"][row] = 0.0
+        return data
+
+    return computed
 
 
 class ReferenceWorker(TrainingWorker):
@@ -67,17 +78,13 @@ class ReferenceWorker(TrainingWorker):
 
 def with_reference(config: Any, path: str) -> Any:
     """Copies a TrainingWorkerConfig with the checkpoint at `path` as its model."""
-    model = config.model_config
-    weights = replace(
-        model,
-        path=path,
-        hf_config_path=path,
-        tokenizer_path=path,
-        local_path=None,
-        hf_config=None,
-        generation_config=None,
-    )
-    return replace(config, model_config=weights)
+    files = dict.fromkeys(("path", "hf_config_path", "tokenizer_path"), path)
+    unread = dict.fromkeys(("local_path", "hf_config", "generation_config"))
+    return replace(config, model_config=replace(config.model_config, **files, **unread))
 
 
 ActorRolloutRefWorker.ref_worker_cls = ReferenceWorker
+trainer_base.PPOTrainer._balance_batch = before_training(trainer_base.PPOTrainer._balance_batch)
+trainer_base.compute_advantage_for_multi_trajectories = without_lone_dialogues(
+    trainer_base.compute_advantage_for_multi_trajectories
+)

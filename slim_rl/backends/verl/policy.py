@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from slim_rl.dialogue.policy import PolicyFailure, Sampled
+from slim_rl.dialogue.players import Policy, PolicyFailure, Sampled
 
 _ABORTED = ("aborted", "abort")  # verl's word for vLLM; with SGLang it passes on the engine's own
-_SCORING = {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0}  # 0: of the input's own tokens alone
 
 
-class ServerPolicy:
+class ServerPolicy(Policy):
     """Samples turns of one dialogue from verl's `LLMServerClient` (SGLang or vLLM behind it).
 
     Attributes:
@@ -25,10 +23,14 @@ class ServerPolicy:
     def __init__(
         self, server: Any, sampling_params: Mapping[str, Any], stop_ids: Sequence[int], identity: Mapping[str, Any]
     ) -> None:
-        self.server, self.stop_ids, self.identity = server, list(stop_ids), dict(identity)
+        self.server, self.stop_ids, self._identity = server, list(stop_ids), dict(identity)
         self.params = {**sampling_params, "logprobs": True, "stop_token_ids": self.stop_ids}
         self.seconds, self.preempted = 0.0, -1
         self.versions: list[int] = []
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return self._identity
 
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
         output = await self._generate(input_ids, {**self.params, "max_tokens": max_tokens}, key)
@@ -46,21 +48,6 @@ class ServerPolicy:
         # verl says "completed" for a turn that was cut, too.
         cut = len(ids) >= max_tokens and ids[-1] not in self.stop_ids
         return Sampled(ids, list(output.log_probs), "length" if cut else "stop")
-
-    async def score(self, input_ids: list[int], turn: Sampled, key: str) -> Sampled:
-        """See `dialogue.policy.Policy`. verl's servers score the whole input, for their distillation, and sample one token."""
-        ids = [*input_ids, *turn.ids]
-        output = await self._generate(ids, _SCORING, key)
-        if output.stop_reason in _ABORTED:
-            return replace(turn, finish="abort")
-        scores, place = output.extra_fields, slice(len(input_ids) - 1, len(ids) - 1)  # of each token's successor
-        try:
-            scored, logprobs = ([row[0] for row in scores[name][place]] for name in ("prompt_ids", "prompt_logprobs"))
-        except LookupError as error:
-            raise PolicyFailure("verl's server gave no logprobs of its input; use verl 0.9.1.") from error
-        if scored != turn.ids:
-            raise PolicyFailure("verl's server returned the logprobs of other tokens.")
-        return replace(turn, logprobs=logprobs)
 
     async def _generate(self, ids: list[int], params: Mapping[str, Any], key: str) -> Any:
         began = time.monotonic()

@@ -14,11 +14,10 @@ from typing import Any
 from verl.experimental.reward_loop.reward_manager import register
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
+from slim_rl.backends.verl.data import DATA_SOURCE, read_game_state
 from slim_rl.config import load_config
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.factory import make_environment
-from slim_rl.dialogue.parquet import DATA_SOURCE, read_game_state
-from slim_rl.environment import BaseEnvironment
+from slim_rl.environment import BaseEnvironment, make_environment
 from slim_rl.errors import ConfigError, DataError
 
 _chat = functools.cache(Chat)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from slim_rl.backends.verl.compose import check_composed, compose
 from slim_rl.backends.verl.data import write_data
-from slim_rl.backends.verl.launch import build_overrides, run_dir
+from slim_rl.backends.verl.launch import check
+from slim_rl.backends.verl.settings import compose, run_dir, settings
 from slim_rl.config import Config
 
 
-def make_trainer(config: Config, extra_overrides: Sequence[str] = ()) -> Any:
+def make_trainer(config: Config, extra: Sequence[str] = ()) -> Any:
     """Makes verl's `PPOTrainer` of the run's mode (`trainer.v1.trainer_mode`), with the run's games and config written for its workers.
 
     Raises:
@@ -24,10 +24,9 @@ def make_trainer(config: Config, extra_overrides: Sequence[str] = ()) -> Any:
     from omegaconf import OmegaConf
     from verl.trainer.ppo.v1 import get_trainer_cls
 
-    folder = run_dir(config)
+    check(config)
+    verl, folder = compose(settings(config), extra), run_dir(config)
     config = config.from_anywhere()
-    verl = compose(build_overrides(config, extra_overrides))
-    check_composed(config, verl)
     config.write(folder / "config.yaml")
     write_data(config, folder)
     verl.transfer_queue.enable = True

@@ -33,14 +33,12 @@ def command(
         raise ConfigError(
             f"slim-rl lab init has two arguments, {what} and {folder}. Name one folder, or {EXPERIMENT} and a folder."
         )
-    new = bundled.copy_to(what)
-    places = ", ".join(f"{what / name}/" for name in bundled.COPIED)
-    typer.echo(f"Copied {len(new)} files to {places}" if new else f"Nothing to copy: {places} exist.")
+    for name in bundled.COPIED:
+        typer.echo(f"Copied {len(bundled.copy(name, what / name))} files to {what / name}/")
 
 
 def _experiment(folder: Path) -> None:
-    new = bundled.copy_experiment(folder)
-    typer.echo("\n".join(map(str, new)) if new else f"Nothing to write: {folder} has the files of an experiment.")
+    typer.echo("\n".join(map(str, bundled.copy(bundled.EXPERIMENT, folder))))
     typer.echo(
         "Fill in PREREGISTRATION.md and experiment.yaml, commit them, and run:\n"
         f"  slim-rl lab run {folder}\n  slim-rl lab page {folder}"

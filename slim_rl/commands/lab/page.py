@@ -25,9 +25,6 @@ def command(
     values: Annotated[
         Path | None, typer.Option(help="folder written by this command: make the page from its values, without logs")
     ] = None,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="keep the output folder's values of runs whose logs are missing")
-    ] = False,
     paper: Paper = False,
     game: Games = None,
 ) -> None:
@@ -39,6 +36,6 @@ def command(
     path = manifest_file(folder)
     manifest, _ = load_manifest(path)
     output = check_folder(output or manifest.results or path.parent / "results")
-    for sentence in write(path, output, context.obj, values, keep, paper):
+    for sentence in write(path, output, context.obj, values, paper):
         typer.echo(printable(sentence))
     typer.echo(f"{output / 'results.html'}, {output / 'README.md'}")

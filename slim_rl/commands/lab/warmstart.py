@@ -11,7 +11,7 @@ from slim_rl.backends.gpus import local_processes
 from slim_rl.commands.options import ConfigFile, Overrides, Workers, check_folder
 from slim_rl.config import load_config
 from slim_rl.errors import ConfigError
-from slim_rl.ranks import joined_by, own_rank
+from slim_rl.ranks import own_rank, start_together
 
 
 def command(
@@ -27,9 +27,9 @@ def command(
         raise ConfigError(f"{output} exists. Name another folder with --output, or replace it with --overwrite.")
     changes = [argument for override in overrides or () for argument in ("--set", override)]
     arguments = ["lab", "warmstart", str(config), "--output", str(output), "--overwrite", *changes]
-    with joined_by(local_processes(settings.train.processes), arguments):
-        from slim_rl.lab.warmstart.train import warmstart  # here, so that the processes import in parallel
+    start_together(local_processes(settings.train.processes), arguments)
+    from slim_rl.lab.warmstart.train import warmstart
 
-        warmstart(settings, output, workers)
+    warmstart(settings, output, workers)
     if own_rank() == 0:
         typer.echo(f"Wrote {output}.")

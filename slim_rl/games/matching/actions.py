@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from slim_rl.formats import listed
-from slim_rl.games.matching.optimum import Assignment
 from slim_rl.games.matching.roster import Mention, Roster
+from slim_rl.games.matching.state import Assignment
 
 ActionKind = Literal["message", "propose", "accept", "reject"]
 

@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slim_rl.environment import View
-from slim_rl.games.matching.instance import UNSEEN_VALUE
-from slim_rl.games.matching.optimum import Assignment
 from slim_rl.games.matching.prompt import Shown, table_lines
 from slim_rl.games.matching.questions.answers import stated
 from slim_rl.games.matching.reading.reader import LOOK_BACK, read
 from slim_rl.games.matching.roster import Pair, Roster
+from slim_rl.games.matching.state import UNSEEN_VALUE, Assignment
 
 IN_VAIN = "-"  # in a table of what a player knows: it asked, and was told no score
 

@@ -8,39 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from importlib import import_module
 from typing import Any, ClassVar, Literal
 
-from slim_rl.environment import Board
+from slim_rl.environment import BaseEnvironment, Board
 from slim_rl.errors import DataError
-from slim_rl.games.matching.actions import Action, ActionError, format_proposal, parse_action
+from slim_rl.games.matching.actions import Action, ActionError, parse_action
 from slim_rl.games.matching.beliefs import Conversation, expected_scores, known_lines
-from slim_rl.games.matching.instance import GameState
-from slim_rl.games.matching.optimum import Assignment, best_assignment
 from slim_rl.games.matching.prompt import BULLET, KNOWN, RESPOND, Shown, has_scales, short_rules, state_description
 from slim_rl.games.matching.prompt import rules as rules_text
-from slim_rl.games.matching.questions.annotate import annotate
-from slim_rl.games.matching.questions.asked import seeks_information
-from slim_rl.games.matching.questions.gains import expected_gains, state_values
-from slim_rl.games.matching.questions.value import informative_questions
-from slim_rl.games.matching.reading.grammar import KINDS
-from slim_rl.games.matching.settings import MatchingSettings, PlayerSettings
-from slim_rl.games.matching.view import MatchingView
-from slim_rl.measured import MeasuredEnvironment
+from slim_rl.games.matching.state import Assignment, GameState, MatchingSettings, MatchingView, best_assignment
 
 _EVAL_START = 2**31  # eval games are numbered from here on, and stay the same however many there are to train on
 
 
-def _later(module: str, name: str) -> Any:
-    """Returns a function of this folder that no dialogue needs; its file is imported on the first call."""
-
-    def called(*arguments: Any, **named: Any) -> Any:
-        return getattr(import_module(f"slim_rl.games.matching.{module}"), name)(*arguments, **named)
-
-    return staticmethod(called)
-
-
-class MatchingEnv(MeasuredEnvironment):
+class MatchingEnv(BaseEnvironment):
     """DialOp's "optimization" game.
 
     Args:
@@ -50,34 +31,17 @@ class MatchingEnv(MeasuredEnvironment):
     seats = 2
     tags: ClassVar[tuple[str, ...]] = ("message", "propose", "accept", "reject")
     undealt: ClassVar[tuple[str, ...]] = ("max_errors", "open_book", "planner", "show_known")
-    question_kinds: ClassVar[Mapping[str, str]] = KINDS
-    annotator_version = (
-        6  # raised when the same dialogue would get other annotations; 1 stands for all logs that name none
-    )
     Settings = MatchingSettings
-    PlayerSettings = PlayerSettings
+    instrument = "slim_rl.games.matching.lab.MatchingInstrument"
     partners: ClassVar[Mapping[str, str]] = {
         "shy": "slim_rl.games.matching.partners.scripted.ShyPartner",
         "forthcoming": "slim_rl.games.matching.partners.scripted.ForthcomingPartner",
         "mute": "slim_rl.games.matching.partners.scripted.MutePartner",
-        "erring": "slim_rl.games.matching.partners.unmet.ErringPartner",
-        "rephrased": "slim_rl.games.matching.partners.unmet.RephrasedPartner",
-        "yoked": "slim_rl.games.matching.partners.yoked.YokedPartner",
+        "erring": "slim_rl.games.matching.lab.controls.ErringPartner",
+        "rephrased": "slim_rl.games.matching.lab.controls.RephrasedPartner",
+        "yoked": "slim_rl.games.matching.lab.controls.YokedPartner",
         "openai": "slim_rl.games.matching.partners.chat.MatchingChatPartner",
     }
-    annotate = staticmethod(annotate)
-    state_values = staticmethod(state_values)
-    expected_gains = staticmethod(expected_gains)
-    asks = staticmethod(seeks_information)
-    questions_worth_asking = staticmethod(informative_questions)
-    partner_faults = _later("audit", "faults")
-    references = _later("references", "references")
-    people = _later("references", "people")
-    frontier = _later("references", "frontiers")
-    scripted_players = _later("players", "scripted_players")
-    curriculum = _later("demonstrations", "curriculum")
-    baselines = _later("baselines", "baselines")
-    viewer_board = _later("viewer", "viewer_board")
 
     def __init__(
         self,
@@ -233,11 +197,6 @@ class MatchingEnv(MeasuredEnvironment):
         start = numbers.start + (_EVAL_START if split == "eval" else 0)
         for state in generate_games(len(numbers), game, seed, workers, start):
             yield state.id, state
-
-    @classmethod
-    def target(cls, game_state: Any, seat: int) -> str:
-        game = game_state if isinstance(game_state, GameState) else GameState.from_dict(game_state)
-        return format_proposal(game.best(), game.roster)
 
     def solution(self) -> dict[str, Any]:
         """Returns ``ground_truth``, an optimal assignment, and ``optimal_score``."""

@@ -9,9 +9,8 @@ from typing import ClassVar
 
 from slim_rl.games.matching.actions import Action, ActionError
 from slim_rl.games.matching.env import MatchingEnv
-from slim_rl.games.matching.instance import UNSEEN_VALUE
 from slim_rl.games.matching.prompt import table_lines
-from slim_rl.measured import MeasuredEnvironment
+from slim_rl.games.matching.state import UNSEEN_VALUE
 
 
 class PlanningEnv(MatchingEnv):
@@ -24,7 +23,7 @@ class PlanningEnv(MatchingEnv):
     seats = 1
     # There is no partner to hear a message: a line without a tag is refused as it stands.
     tags: ClassVar[tuple[str, ...]] = ()
-    questions_worth_asking = MeasuredEnvironment.questions_worth_asking  # none, as in a game that names none
+    instrument = "slim_rl.games.matching.lab.PlanningInstrument"
 
     def __init__(self, max_errors: int = 3) -> None:
         super().__init__(max_turns=1, max_errors=max_errors)

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
-from slim_rl.games.matching.optimum import Assignment
 from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.state import UNSEEN_VALUE, Assignment, GameState
 
 Shown = Sequence[Sequence[float | None]]  # a table as a player is shown it; None where it is not
 

@@ -53,9 +53,7 @@ _GRAMMAR = frozenset(
     this those to value was we were what which who why will with would yes you your yours
     """.split()  # noqa: SIM905
 )
-_MEMO = 100_000  # words
 _WORD = re.compile(r"[^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*")  # an accent may follow its letter as a character of its own
-_GOES_ON = re.compile(r"\s*[:\u2013\u2014-]")  # between a short title and the rest of it
 _OWN_STOP = re.compile(r"\.[^\S\n]*[^\sA-Z]")  # the full stop of "Lee Jr.", where no sentence ends with it
 _ENDS_A_LINE = re.compile(r"[;\r\n\v\f\x85\u2028\u2029]")
 
@@ -171,96 +169,53 @@ class Roster:
         words = [_fold(match.group()) for match in matches]
         at = 0
         while at < len(words):
-            length, meanings = self._names.match(words, at, typos)
-            short = self._names.cut.get(tuple(words[at : at + length])) if length > 1 else None
-            if short and not _GOES_ON.match(text, matches[at + short - 1].end()):
-                length, meanings = short, self._names.index[tuple(words[at : at + short])]
+            keys = (tuple(words[at : at + length]) for length in self._lengths.get(words[at], ()))
+            key = next((key for key in keys if key in self._index), (words[at],))
+            meanings = self._index.get(key) or (_near(self, words[at]) if typos else ())
             if meanings:
-                end = matches[at + length - 1].end()
+                end = matches[at + len(key) - 1].end()
                 if len(meanings) == 1 and self.name(*meanings[0]).endswith(".") and _OWN_STOP.match(text, end):
                     end += 1
                 yield Mention(meanings, matches[at].start(), end)
-            at += length
+            at += len(key)
 
     @cached_property
-    def _names(self) -> _Names:
-        return _names_of(self)
+    def _index(self) -> dict[tuple[str, ...], Meanings]:
+        """Returns the possible meanings of each run of folded words."""
+        index: dict[tuple[str, ...], set[tuple[Kind, int]]] = {}
+        for i, name in enumerate(self.reviewers):
+            words = _words(name)
+            for key in (words, *((part,) for part in _alone("reviewer", words))):
+                index.setdefault(key, set()).add(("reviewer", i))
+        for i, title in enumerate(self.papers):
+            index.setdefault(_words(title), set()).add(("paper", i))
+        # A whole name or short title means its owner, even where it is also a part of another's of its kind.
+        for i in range(self.n):
+            index[_words(self.reviewers[i])] = {("reviewer", i)}
+        for i, short_title in enumerate(self.short_papers):
+            key = _words(short_title)
+            index[key] = {("paper", i), *(meaning for meaning in index.get(key, ()) if meaning[0] == "reviewer")}
+        return {key: tuple(sorted(meanings)) for key, meanings in index.items()}
 
-
-class _Names:
-    """Possible meanings of words in one roster.
-
-    Attributes:
-        index: the meanings of each run of folded words.
-        lengths: how many words the names that begin with a word have, the longest first.
-        cut: titles of which one word follows the short title, and how many words that has: "BLEU a" may be the beginning of "BLEU: a
-            Method", or the title and a word of the sentence.
-    """
-
-    def __init__(self, roster: Roster) -> None:
-        self.index = _index(roster)
-        titles = (
-            (_words(title), len(_words(short))) for title, short in zip(roster.papers, roster.short_papers, strict=True)
-        )
-        whole = {_words(short) for short in roster.short_papers}
-        self.cut = {
-            words[: short + 1]: short
-            for words, short in titles
-            if short + 1 < len(words) and words[: short + 1] not in whole
-        }
+    @cached_property
+    def _lengths(self) -> dict[str, list[int]]:
+        """Returns how many words the names that begin with a word have, the longest first."""
         lengths: dict[str, set[int]] = {}
-        for key in self.index:
+        for key in self._index:
             lengths.setdefault(key[0], set()).add(len(key))
-        self.lengths = {word: sorted(counts, reverse=True) for word, counts in lengths.items()}
-        self._memo: dict[str, Meanings] = {}
-
-    def match(self, words: list[str], at: int, typos: bool) -> tuple[int, Meanings]:
-        """Returns how many words from words[at] on are one name, and its possible meanings; (1, ()) if they name nobody."""
-        for length in self.lengths.get(words[at], ()):
-            key = tuple(words[at : at + length])
-            if len(key) == length and (meanings := self.index.get(key)):
-                return length, meanings
-        return 1, self.near(words[at]) if typos else ()
-
-    def near(self, word: str) -> Meanings:
-        """Returns the possible meanings of a word that is not a name, if one wrong letter is forgiven."""
-        if word not in self._memo:
-            if len(self._memo) >= _MEMO:
-                self._memo.clear()
-            near = {
-                m for key, meanings in self.index.items() if len(key) == 1 and _slip(word, key[0]) for m in meanings
-            }
-            self._memo[word] = tuple(sorted(near)) or self.index.get((_ALSO_CALLED.get(word, ""),), ())
-        return self._memo[word]
+        return {word: sorted(counts, reverse=True) for word, counts in lengths.items()}
 
 
-@lru_cache(maxsize=64)
-def _names_of(roster: Roster) -> _Names:
-    return _Names(roster)
+@lru_cache(maxsize=100_000)
+def _near(roster: Roster, word: str) -> Meanings:
+    """Returns the possible meanings of a word that is not a name, if one wrong letter is forgiven."""
+    near = {m for key, meanings in roster._index.items() if len(key) == 1 and _slip(word, key[0]) for m in meanings}
+    return tuple(sorted(near)) or roster._index.get((_ALSO_CALLED.get(word, ""),), ())
 
 
 def _sides(roster: Roster) -> tuple[tuple[Kind, tuple[str, ...]], ...]:
     """Returns the names by which a plan names them."""
     return ("reviewer", roster.reviewers), ("paper", roster.short_papers)
-
-
-def _index(roster: Roster) -> dict[tuple[str, ...], Meanings]:
-    index: dict[tuple[str, ...], set[tuple[Kind, int]]] = {}
-    for i, name in enumerate(roster.reviewers):
-        words = _words(name)
-        for key in (words, *((part,) for part in _alone("reviewer", words))):
-            index.setdefault(key, set()).add(("reviewer", i))
-    for i, title in enumerate(roster.papers):
-        words, short = _words(title), len(_words(roster.short_papers[i]))
-        for end in range(short, len(words) + 1):  # the title, or as much of it as was written
-            index.setdefault(words[:end], set()).add(("paper", i))
-    # A whole name or short title means its owner, even where it is also a part of another's of its kind.
-    for i in range(roster.n):
-        index[_words(roster.reviewers[i])] = {("reviewer", i)}
-    for i, short_title in enumerate(roster.short_papers):
-        key = _words(short_title)
-        index[key] = {("paper", i), *(meaning for meaning in index.get(key, ()) if meaning[0] == "reviewer")}
-    return {key: tuple(sorted(meanings)) for key, meanings in index.items()}
 
 
 def _alone(kind: Kind, words: tuple[str, ...]) -> list[str]:

@@ -10,12 +10,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from slim_rl.analysis.plays import Outcome, comparable
+from slim_rl.analysis.held_out import comparable
 from slim_rl.config import Section, load_section
 from slim_rl.dialogue.measures import RENAMED, shown_in
 from slim_rl.errors import ConfigError
-from slim_rl.frontier import MOST
 from slim_rl.lab import gap  # noqa: F401  (registers its measures)
+from slim_rl.lab.experiment.plays import Outcome
+from slim_rl.lab.frontier import MOST
 
 Comparable = Annotated[str, BeforeValidator(lambda name: RENAMED.get(name, name))]
 
@@ -33,11 +34,6 @@ class Contrast(Section):
     doses: list[tuple[float, ArmOrOutcome]] = Field(
         [], description="(dose, outcome); the slope over them, per 1 of dose"
     )
-    reaches: float | None = Field(None, description="compare the first training step at which `measure` reaches this")
-    correlated_with: Comparable | None = Field(
-        None,
-        description="compare the correlation of `measure` with this one over the games of each run, 0 if either is constant",
-    )
     direction: Literal["more", "less", "same", "any"] = Field(description="prediction for a minus b")
     margin: float | None = Field(
         None, gt=0, description="with direction same: the smallest difference that would matter"
@@ -52,10 +48,8 @@ class Contrast(Section):
             raise ValueError(f"'{self.name}' needs three doses or more that differ")
         if (self.direction == "same") != (self.margin is not None):
             raise ValueError(f"'{self.name}': direction same and margin go together")
-        if wrong := {self.measure, self.correlated_with} - {None, *comparable()}:
-            raise ValueError(f"'{self.name}': there is no measure {wrong.pop()}; choose {', '.join(comparable())}")
-        if self.correlated_with is not None and self.reaches is not None:
-            raise ValueError(f"'{self.name}': reaches and correlated_with do not go together")
+        if self.measure not in comparable():
+            raise ValueError(f"'{self.name}': there is no measure {self.measure}; choose {', '.join(comparable())}")
         if self.a is not None and self.b is None and self.a.when != "change":
             raise ValueError(f"'{self.name}' compares with zero: give b, or when: change")
         return self
@@ -70,6 +64,10 @@ class Contrasts(Section):
     """The preregistration file."""
 
     contrasts: list[Contrast] = Field(min_length=1)
+    elsewhere: dict[str, tuple[float, float]] = Field(
+        {},
+        description="primary contrasts of this family that were computed elsewhere: p and minimum p, for Holm's correction",
+    )
 
     @model_validator(mode="after")
     def _names_differ(self) -> Contrasts:
@@ -79,7 +77,7 @@ class Contrasts(Section):
         return self
 
 
-NONE = Contrasts.model_construct(contrasts=[])  # of an experiment without contrasts
+NONE = Contrasts.model_construct(contrasts=[], elsewhere={})  # of an experiment without contrasts
 
 
 class Source(Section):
@@ -122,7 +120,9 @@ class Manifest(Section):
 
     title: str
     arms: dict[str, dict[str, Any]] = Field({}, description="name: the keys that the arm changes in the config")
-    steps: list[dict[str, Any]] = Field([], description="commands that run the experiment, in order (`steps`)")
+    steps: list[dict[str, Any]] = Field(
+        [], description="commands that run the experiment, in order (`slim-rl lab run`)"
+    )
     contrasts: Path | list[Contrast] | None = Field(
         None,
         description="contrasts, or the file of the contrasts; without any, the page has the results of each arm only",
@@ -131,7 +131,6 @@ class Manifest(Section):
         {}, description="logs by condition; without any there is no page"
     )
     results: Path | None = Field(None, description="folder of the page; by default results, next to this file")
-    keep: bool = Field(False, description="keep runs on the page whose logs are gone")
     commit: str = Field("", description="commit of the runs; by default that of their provenance.json")
     machine: str = ""
     treatment: str = "shy"
@@ -147,7 +146,6 @@ class Manifest(Section):
     preregistered: bool = Field(
         True, description="false: the contrasts were chosen after runs had been seen; the page states this"
     )
-    window: int = Field(5, ge=1, description="steps to average for `reaches`")
 
     @property
     def origins(self) -> list[str]:

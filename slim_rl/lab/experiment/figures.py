@@ -6,24 +6,20 @@ there is nothing to plot.
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from matplotlib.figure import Figure
 
-from slim_rl.analysis.curves import curve
-from slim_rl.analysis.figure_style import INK, SOFT, colours, legend, panels, short_words
-from slim_rl.analysis.figures import Plot
-from slim_rl.analysis.plays import HELD_OUT, Outcome, Plays, comparable
+from slim_rl.analysis.figures import INK, SOFT, Plot, colours, curve, legend, panels, short
+from slim_rl.analysis.held_out import comparable
 from slim_rl.dialogue.measures import MEASURES, shown_in
-from slim_rl.formats import sentence, words
-from slim_rl.lab.askers import OVER_RANDOM
-from slim_rl.lab.experiment import baseline, baseline_figure
+from slim_rl.formats import sentence
+from slim_rl.lab.experiment import baseline
 from slim_rl.lab.experiment.contrasts import Contrasts
+from slim_rl.lab.experiment.plays import HELD_OUT, Outcome, Plays
 from slim_rl.lab.net_reward import NET_REWARD
 
 Rows = Sequence[dict[str, Any]]
@@ -52,10 +48,11 @@ def _primary(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     if len(arms) < 2:
         return None
     measures = _compared(contrasts, plays.training)
-    figure, axes = panels(len(measures), 2 if len(measures) == 4 else 3, 4.4, 3.5, sharey=False)
+    figure, axes = panels(len(measures), 2 if len(measures) == 4 else 3, 4.4, 3.5)
     for ax, measure in zip(axes, measures, strict=True):
         curve(ax, _curves(plays, arms, measure), measure)
         ax.set_title(sentence(comparable()[measure].heading))
+    legend(figure, {arm: colour for arm, colour in colours(plays.arms).items() if arm in arms})
     return figure
 
 
@@ -65,13 +62,13 @@ def _training(measure: str) -> Any:
     def draw(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
         if plays.training.empty:
             return None
-        figure, axes = panels(len(plays.arms), 4, 2.9, 2.5, margin=(0.4, 0.3))
+        figure, axes = panels(len(plays.arms), 4, 2.9, 2.5, sharey=True)
         for number, (ax, arm) in enumerate(zip(axes, plays.arms, strict=True)):
-            curve(ax, _curves(plays, {arm}, measure), measure, labels=False)
-            ax.set_title(short_words(arm))
+            curve(ax, _curves(plays, {arm}, measure), measure)
+            ax.set_title(short(arm))
             if number % 4:
                 ax.set_ylabel("")
-        figure.suptitle(_title(measure, 99), x=0.01, ha="left", fontsize=10)
+        figure.suptitle(_title(measure, 99), x=0.01, ha="left")
         return figure
 
     return draw
@@ -112,55 +109,9 @@ def _arms(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
                 ax.plot([row["after_low"], row["after_high"]], [place, place], color=colour, linewidth=2.5)
                 ax.plot(row["before"], place, "o", color=colour, markerfacecolor="white", markersize=5)
                 ax.plot(row["after"], place, "o", color=colour, markersize=6)
-        ax.set_yticks(range(len(arms)), [short_words(arm) for arm in arms])
+        ax.set_yticks(range(len(arms)), [short(arm) for arm in arms])
         ax.set_title(_title(measure))
     axes[0].invert_yaxis()
-    return figure
-
-
-def _doses(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
-    """Draws each run against its dose, one panel per preregistered trend."""
-    specs = [spec for spec in contrasts.contrasts if spec.doses and spec.reaches is None]
-    trends = [
-        (spec, {dose: plays.table(outcome, spec.measure).mean(axis=1) for dose, outcome in spec.doses})
-        for spec in specs
-    ]
-    trends = [(spec, points) for spec, points in trends if any(len(values) for values in points.values())]
-    if not trends:
-        return None
-    figure, axes = panels(len(trends), 4, 2.9, 3.0, margin=(0.4, 0.3), sharey=False)
-    for ax, (spec, points) in zip(axes, trends, strict=True):
-        means = pd.Series({dose: values.mean() for dose, values in sorted(points.items())}).dropna()
-        for dose, values in points.items():
-            ax.plot([dose] * len(values), values, "o", color=SOFT, markersize=3, alpha=0.6)
-        ax.plot(means.index, means, "o-", color="#0072B2", linewidth=1.9)
-        ax.set_title(textwrap.fill(spec.name, 26))
-        ax.set_xlabel("dose")
-        ax.set_ylabel(words(spec.measure))
-    return figure
-
-
-def _forced(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
-    """Draws reward against the number of forced questions, before (dashed) and after training."""
-    names = [name for name in plays.held_out["condition"].unique() if re.fullmatch(r"forced_\d+", name)]
-    # number of questions -> condition
-    conditions = dict(sorted((int(name.removeprefix("forced_")), name) for name in names))
-    rewards = {(row["arm"], row["condition"]): row for row in rows if row["measure"] == "reward"}
-    arms = [arm for arm in plays.arms if any((arm, name) in rewards for name in conditions.values())]
-    if not arms:
-        return None
-    figure, axes = panels(len(arms), 4, 2.9, 2.8, margin=(0.4, 0.3))
-    for ax, arm in zip(axes, arms, strict=True):
-        for when, style in (("before", "--"), ("after", "-")):
-            part = [(k, rewards[arm, name]) for k, name in conditions.items() if (arm, name) in rewards]
-            k, y = [k for k, _ in part], np.array([row[when] for _, row in part])
-            ends = np.array([[row[f"{when}_low"], row[f"{when}_high"]] for _, row in part]).T
-            ax.errorbar(
-                k, y, np.abs(ends - y), fmt="o" + style, color=colours(plays.arms)[arm], capsize=2, markersize=3
-            )
-        ax.set_title(short_words(arm))
-        ax.set_xlabel("forced questions per game")
-    axes[0].set_ylabel("reward")
     return figure
 
 
@@ -169,7 +120,7 @@ def _baseline(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     points, arm = baseline.of_plays(plays), plays.arms[0]
     if not points["forced"] or arm not in points["trained"]:
         return None
-    return baseline_figure.alone(points, {arm: colours(plays.arms)[arm]})
+    return baseline.alone(points, {arm: colours(plays.arms)[arm]})
 
 
 _ASKERS = {"greedy": ("best questions", "-"), "random": ("random questions", "--")}
@@ -183,12 +134,12 @@ def _frontier(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     askers, points = plays.askers, baseline.of_plays(plays)
     if askers.empty or not points["trained"]:
         return None
-    net = [spec for spec in contrasts.contrasts if spec.measure in (NET_REWARD.name, OVER_RANDOM.name)]
+    net = [spec for spec in contrasts.contrasts if spec.measure == NET_REWARD.name]
     shown = {side.arm for spec in net for side in spec.outcomes} or set(plays.arms)
     palette = {arm: colours(plays.arms)[arm] for arm in plays.arms if arm in shown & points["trained"].keys()}
     price = float(askers["price"].iloc[0])
     (ideal,) = askers[askers["asker"] == "ideal"].to_dict(orient="records") or [None]
-    limit = 1 + np.ceil(max(baseline_figure.reach(points, palette), ideal["questions"] if ideal else 0.0))
+    limit = 1 + np.ceil(max(baseline.reach(points, palette), ideal["questions"] if ideal else 0.0))
     figure = Figure(figsize=(7.2, 4.4))
     ax = figure.subplots()
     for name, (label, style) in _ASKERS.items():
@@ -200,34 +151,10 @@ def _frontier(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     never = askers[(askers["asker"] == "random") & (askers["questions"] == 0)]["net_reward"]
     for value in never:
         ax.axhline(value, color=SOFT, linewidth=0.9, linestyle=(0, (1, 2)), label="no questions", zorder=1)
-    baseline_figure.draw(ax, points, palette, "questions", price)
+    baseline.draw(ax, points, palette, "questions", price)
     ax.set_xlabel("questions per game")
     ax.set_ylabel(f"net reward, question cost {price:.3g}" if price else "reward")
     ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1))
-    return figure
-
-
-def _transfer(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
-    """Draws reward and questions before (hollow) and after, in conditions that no run was trained in."""
-    conditions = [name for name in dict.fromkeys(row["condition"] for row in rows) if not name.startswith("forced_")]
-    arms = [arm for arm in plays.arms if any(row["arm"] == arm and row["condition"] != HELD_OUT for row in rows)]
-    if len(conditions) < 2 or not arms:
-        return None
-    figure = Figure(figsize=(9.6, 0.45 * len(conditions) * max(1, len(arms) / 2) + 1.2))
-    for ax, measure in zip(figure.subplots(1, 2, sharey=True), ("questions", "reward"), strict=True):
-        for row in rows:
-            if row["measure"] != measure or row["arm"] not in arms or row["condition"] not in conditions:
-                continue
-            place = conditions.index(row["condition"]) + 0.7 * ((arms.index(row["arm"]) + 0.5) / len(arms) - 0.5)
-            colour = colours(plays.arms)[row["arm"]]
-            ax.plot([row["before"], row["after"]], [place, place], color=colour, linewidth=0.8)
-            ax.plot(row["before"], place, "o", color=colour, markerfacecolor="white", markersize=5)
-            ax.plot([row["after_low"], row["after_high"]], [place, place], color=colour, linewidth=2.5)
-            ax.plot(row["after"], place, "o", color=colour, markersize=5)
-        ax.set_yticks(range(len(conditions)), [short_words(name) for name in conditions])
-        ax.set_title(_title(measure, 99))
-    figure.axes[0].invert_yaxis()
-    legend(figure, {arm: colours(plays.arms)[arm] for arm in arms})
     return figure
 
 
@@ -250,22 +177,11 @@ def plots() -> dict[str, Plot]:
             )
             for name in _main_measures()
         },
-        "doses": Plot(_doses, "Trained policies by dose. Small dots: single seeds; line: their means."),
-        "forced": Plot(
-            _forced,
-            "Reward on held-out games by number of forced questions, before (dashed) and after training. Bars: 95% intervals over seeds "
-            "and games (over games for one initial policy).",
-        ),
-        "baseline": Plot(_baseline, baseline_figure.CAPTION),
+        "baseline": Plot(_baseline, baseline.CAPTION),
         "frontier": Plot(
             _frontier,
             "Held-out net reward by number of questions. Lines: simulated askers that ask the best or random questions, equally many in every "
             "game (bands: 95% intervals over games). Star: the ideal asker, which stops by itself. Hollow dot: initial policy; dashed dots: the "
             "same with forced questions; other dots: trained runs.",
-        ),
-        "transfer": Plot(
-            _transfer,
-            "Held-out games in each condition, before (hollow) and after training, with 95% intervals over seeds and games (over games for one "
-            "run).",
         ),
     }

@@ -13,17 +13,19 @@ from typing import Any
 import pandas as pd
 
 from slim_rl import __version__, files, provenance
-from slim_rl.analysis import tables
-from slim_rl.analysis.changes import by_arm, verdicts
-from slim_rl.analysis.figure_style import colours
-from slim_rl.analysis.page import Page, write_figures, write_numbers
-from slim_rl.analysis.plays import HELD_OUT, HELD_OUT_VALUES, Plays
+from slim_rl.analysis.figures import colours
+from slim_rl.analysis.held_out import by_arm, comparable
+from slim_rl.analysis.page import Page, Section, write_figures, write_numbers
+from slim_rl.analysis.report import held_out as table_of
+from slim_rl.analysis.tables import Table, value
+from slim_rl.analysis.verdict import verdicts
 from slim_rl.errors import ConfigError
-from slim_rl.formats import count, words
+from slim_rl.formats import DASH, count, known, p_value, words
 from slim_rl.lab.experiment import results as ex
 from slim_rl.lab.experiment.contrasts import Manifest, load_manifest
-from slim_rl.lab.experiment.earlier_runs import with_earlier_runs
 from slim_rl.lab.experiment.figures import plots
+from slim_rl.lab.experiment.markdown import as_markdown
+from slim_rl.lab.experiment.plays import HELD_OUT, Plays
 from slim_rl.lab.gap import CAPTION, HEADING, LOSSES
 
 METHOD = (
@@ -37,15 +39,13 @@ def write(
     output_dir: Path,
     command: str,
     values: Path | None = None,
-    keep: bool = False,
     paper: bool = False,
 ) -> list[str]:
     """Writes the page of an experiment to `output_dir`, and returns its verdict in sentences.
 
     Args:
         values: folder of an earlier page whose values replace the logs; None: read the logs.
-        keep: whether to keep values in `output_dir` of runs whose logs are missing; the manifest's `keep` also allows a folder without values.
-        paper: whether to write each table as CSV, LaTeX and Markdown, too, and each figure as PDF.
+        paper: whether to write each table as CSV, too, and each figure as PDF.
 
     Raises:
         ConfigError, DataError: the manifest, its contrasts, its text or its logs are invalid.
@@ -56,25 +56,29 @@ def write(
         raise ConfigError(f"{manifest_path} has no sources. Name the logs of at least one condition.")
     text = _by_hand(manifest.text)
     plays = Plays.read(values) if values else ex.read(manifest)
-    if keep or (manifest.keep and (output_dir / HELD_OUT_VALUES).exists()):  # the first page has nothing to keep
-        plays = with_earlier_runs(plays, Plays.read(output_dir))
     plays = replace(plays, treatment=manifest.treatment)
     measures = [name for name in manifest.measures if name in plays.held_out]
-    rows = by_arm(plays, list(dict.fromkeys((*measures, "questions", "reward"))), HELD_OUT)
+    rows = by_arm(plays.held_out, list(dict.fromkeys((*measures, "questions", "reward"))), HELD_OUT, plays.treatment)
     compared = ex.compare(plays, manifest, contrasts)
     verdict = _sentences(manifest, rows, compared)
-    forms = ("png", "pdf") if paper else ("png",)
+    drawn = plots()
+    first = {name: drawn.pop(name) for name in ("primary",)}
+    sections = [
+        Section("", plots=first),
+        Section("Contrasts", tables=_contrasts(compared, manifest.preregistered)),
+        Section("Held-out games", tables=_conditions(manifest, rows, measures), plots=drawn),
+        *([Section(HEADING, tables=[_gap(plays)], folded=True)] if "lost" in plays.held_out else []),
+    ]
     page = Page(
         title=manifest.title,
         sentences=verdict,
-        figures=write_figures(output_dir, plots(), plays, contrasts, rows, first="primary", forms=forms),
-        sections={
-            **({"Contrasts": tables.contrasts(compared, manifest.preregistered)} if compared else {}),
-            "Held-out games": _conditions(plays, manifest, rows, measures),
-            **({HEADING: [_gap(plays)]} if "lost" in plays.held_out else {}),
-        },
+        sections=sections,
+        pictures=write_figures(
+            output_dir, sections, plays, contrasts, rows, forms=("png", "pdf") if paper else ("png",)
+        ),
         origin=_origin(plays, manifest, manifest_path, command),
         method=METHOD,
+        colours=colours(plays.arms),
         warnings=ex.left_out(plays, manifest),
         text=text,
     )
@@ -85,9 +89,10 @@ def write(
     provenance.record(output_dir, again=True)
     results = {"verdict": verdict, "origin": page.origin, "contrasts": compared, "arms": rows}
     write_numbers(output_dir / "results.json", results)
-    files.write_atomically(output_dir / "README.md", page.markdown())
+    files.write_atomically(output_dir / "README.md", as_markdown(page))
     files.write_atomically(output_dir / "results.html", page.html())
-    page.write_tables(output_dir, wanted=paper)
+    if paper:
+        page.write_tables(output_dir)
     return verdict
 
 
@@ -144,22 +149,66 @@ def _origin(plays: Plays, manifest: Manifest, path: Path, command: str) -> str:
     )
 
 
-def _conditions(
-    plays: Plays, manifest: Manifest, rows: Sequence[dict[str, Any]], measures: Sequence[str]
-) -> list[tables.Table]:
+def _conditions(manifest: Manifest, rows: Sequence[dict[str, Any]], measures: Sequence[str]) -> list[Table]:
     result = []
-    dialogues = plays.counts.groupby("condition")["dialogues"].sum()
     for condition in dict.fromkeys(row["condition"] for row in rows):
-        included = " (including training)" if condition == HELD_OUT else ""
         caption = (
-            f"{words(condition).capitalize()}: before → after training, and the change with its 95% interval; "
-            f"{dialogues[condition]:,} dialogues{included}. {'; '.join(manifest.source(condition))}."
+            f"{words(condition).capitalize()}: before → after training, and the change with its 95% interval. "
+            f"{'; '.join(manifest.source(condition))}."
         )
         selected = [row for row in rows if row["condition"] == condition]
-        result.append(tables.held_out(selected, measures, caption, colours(plays.arms)))
+        result.append(table_of(selected, _heads(measures), caption))
     return result
 
 
-def _gap(plays: Plays) -> tables.Table:
-    rows = by_arm(plays, list(LOSSES), HELD_OUT)
-    return tables.held_out(rows, list(LOSSES), CAPTION, colours(plays.arms), "condition")
+def _heads(measures: Sequence[str]) -> dict[str, str]:
+    return {name: comparable()[name].heading for name in dict.fromkeys((*measures, "questions", "reward"))}
+
+
+def _gap(plays: Plays) -> Table:
+    rows = by_arm(plays.held_out, list(LOSSES), HELD_OUT, plays.treatment)
+    return table_of(rows, {name: measure.heading for name, measure in LOSSES.items()}, CAPTION, "condition")
+
+
+_HOW = (
+    "Difference with its 95% interval; p: the larger of that interval's test and a permutation over seeds; minimum p: the smallest "
+    "possible with this number of seeds."
+)
+
+
+def _contrasts(compared: Sequence[dict[str, Any]], preregistered: bool) -> list[Table]:
+    """Returns the tables of the contrasts of `results.compare`, primary ones first."""
+    when = "preregistered" if preregistered else "chosen after runs had been seen"
+    primary = [row for row in compared if row["role"] == "primary"]
+    secondary = [row for row in compared if row["role"] != "primary"]
+    holm = f"Holm p is corrected for all {len(primary)} contrasts of this family, including those not run."
+    name = "Secondary contrasts" if primary else "Contrasts"
+    return [
+        Table(f"Primary contrasts, {when}. {_HOW} {holm}", [_contrast(row) for row in primary]),
+        Table(f"{name}, {when}; uncorrected. {_HOW}", [_contrast(row) for row in secondary]),
+    ]
+
+
+def _contrast(row: dict[str, Any]) -> dict[str, str]:
+    """Returns a contrast's row; its result is next to its name, to be visible in a narrow window."""
+    primary = (
+        {"Holm p": p_value(row["p_holm"]), "minimum Holm p": _minimum(row["least_holm"])} if "p_holm" in row else {}
+    )
+    return {
+        "contrast": row["name"],
+        "result": row["found"] + (f"; {row['note']}" if row["note"] and row["note"] != row["found"] else ""),
+        "measure": words(row["measure"]),
+        "compared": f"{row['a']} − {row['b']}" if row["b"] != "zero" else row["a"],
+        "predicted": row["direction"] + (f" (±{row['margin']})" if row["margin"] else ""),
+        "difference": value(row, comparable()[row["measure"]].share, signed=True),
+        "interval over": row["over"],
+        "seeds": " + ".join(map(str, row["runs"])),
+        "p, interval": p_value(row["p_crossed"]),
+        "p, permutation": p_value(row["p_permutation"]),
+        "minimum p": _minimum(row["least"]),
+        **primary,
+    }
+
+
+def _minimum(p: float) -> str:
+    return f"{p:.3g}" if known(p) else DASH

@@ -46,5 +46,5 @@ def _least(contrast: Contrast, runs: Mapping[str, int]) -> float | None:
     sides = contrast.outcomes
     if contrast.margin is not None or any(side.arm not in runs for side in sides):
         return None
-    apart = len({side.arm for side in sides}) > 1 or contrast.reaches is not None
+    apart = len({side.arm for side in sides}) > 1
     return st.least_p([runs[side.arm] for side in (sides if apart else sides[:1])])

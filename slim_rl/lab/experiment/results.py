@@ -20,25 +20,15 @@ import pandas as pd
 from slim_rl import provenance
 from slim_rl import statistics as st
 from slim_rl.analysis.arms import TRAIN, UNIT, Names, pooled, units_of
+from slim_rl.analysis.held_out import KEYS, by_game, comparable, completed, ends, runs_trained
 from slim_rl.analysis.load import load
-from slim_rl.analysis.plays import (
-    COUNTS,
-    HELD_OUT,
-    KEYS,
-    Outcome,
-    Plays,
-    by_game,
-    comparable,
-    completed,
-    ends,
-    runs_trained,
-)
 from slim_rl.dialogue.log import log_files
 from slim_rl.dialogue.measures import shown_in
 from slim_rl.errors import DataError
 from slim_rl.formats import count, words
-from slim_rl.lab.askers import Askers, over_random, simulated
+from slim_rl.lab.askers import Askers, simulated
 from slim_rl.lab.experiment.contrasts import Contrast, Contrasts, Manifest
+from slim_rl.lab.experiment.plays import HELD_OUT, Outcome, Plays
 from slim_rl.lab.experiment.reach import LEVEL
 from slim_rl.lab.gap import with_gap
 from slim_rl.lab.net_reward import with_net_reward
@@ -48,7 +38,8 @@ NOT_RUN = "not run"
 
 def read(manifest: Manifest) -> Plays:
     """Reads all logs of the manifest, folder by folder. Raises DataError if the training runs have no dialogues."""
-    held_out, training, counted, warnings, entries, units = [], [], [], [], [], []
+    held_out, training, warnings, entries, units = [], [], [], [], []
+    failed = 0
     runs: dict[str, tuple[str, str]] = {}  # run -> its arm, and its initial policy
     askers, simulated_rewards = Askers(manifest.most_questions), pd.DataFrame()
     for condition in sorted(manifest.sources, key=lambda name: name != HELD_OUT):
@@ -60,11 +51,10 @@ def read(manifest: Manifest) -> Plays:
             frame = completed(log.frame)
             if condition != HELD_OUT:  # before prices, which are per arm
                 frame = _assigned_to_runs(frame[frame["phase"] != TRAIN], runs)
-            counted.append(_counts(log.frame, frame, condition))
+            failed += int(log.frame["failed"].sum())
             frame = with_net_reward(frame, manifest.prices)
             train = frame[frame["phase"] == TRAIN]
             played = with_gap(log, frame[frame["phase"] != TRAIN], manifest.prices, askers)
-            played = played.assign(over_random=over_random(log, played, manifest.prices, askers))
             if condition == HELD_OUT:
                 units.append(units_of(log.frame.assign(folder=folder)))
                 if simulated_rewards.empty:
@@ -82,11 +72,11 @@ def read(manifest: Manifest) -> Plays:
             f"The source {HELD_OUT} has no logs of training runs in the working folder. Run the experiment first, or correct its logs."
         )
     arms, apart = pooled(pd.concat(units, ignore_index=True))
-    counts = pd.concat(counted).groupby(COUNTS[:2]).sum().reset_index()
+    if failed:
+        warnings.append(f"Without a reward, so left out: {count(failed, 'failed dialogue')}.")
     return Plays(
         _renamed(pd.concat(held_out, ignore_index=True), arms).groupby(KEYS).mean().reset_index(),
         _renamed(pd.concat(training, ignore_index=True), arms),
-        counts,
         list(dict.fromkeys([*warnings, *apart])),
         provenance.distinct(entries),
         simulated_rewards,
@@ -102,23 +92,12 @@ def _renamed(rows: pd.DataFrame, names: Names) -> pd.DataFrame:
     return rows.assign(arm=arms).drop(columns="folder")
 
 
-def _counts(logged: pd.DataFrame, frame: pd.DataFrame, condition: str) -> pd.DataFrame:
-    """Returns `Plays.counts` of a folder, from all logged dialogues and those used."""
-    used = frame.drop_duplicates(["file", "offset"]).groupby("run").size().rename("dialogues")
-    runs = logged["run"].astype(str) if condition == HELD_OUT else pd.Series("", logged.index, name="run")
-    failed = logged["failed"].groupby(runs).sum().rename("failed")
-    counts = pd.concat([used, failed], axis=1).fillna(0).astype(int).rename_axis("run").reset_index()
-    return counts.assign(condition=condition)[COUNTS]
-
-
 def left_out(plays: Plays, manifest: Manifest) -> list[str]:
     """Returns sentences on missing, failed or mixed sources."""
     played = set(plays.held_out["condition"])
     warnings = list(plays.warnings)
     if missing := [words(name) for name in manifest.sources if name not in {*played, HELD_OUT}]:
         warnings.append(f"No logs yet of {', '.join(missing)}.")
-    if failed := int(plays.counts["failed"].sum()):
-        warnings.append(f"Without a reward, so left out: {count(failed, 'failed dialogue')}.")
     warnings += _mixed(plays.provenance)
     if unplayed := sorted(plays.runs - plays.ended):
         warnings.append(f"Not evaluated after training yet, so only in the curves: {', '.join(unplayed)}.")
@@ -158,7 +137,7 @@ def _assigned_to_runs(played: pd.DataFrame, runs: dict[str, tuple[str, str]]) ->
 
 
 def seed_of_run(run: str) -> str:
-    """Returns '3' for a run that `slim-rl lab arms` named matching-shy-s3, else the run's name."""
+    """Returns '3' for a run that `slim-rl lab run` named matching-shy-s3, else the run's name."""
     return match[1] if (match := re.search(r"-s?(\d+)$", run)) else run
 
 
@@ -178,11 +157,13 @@ def compare(plays: Plays, manifest: Manifest, contrasts: Contrasts) -> list[dict
         found: result in words.
         note: remark on the result.
     """
-    rows = [_compare(plays, manifest, contrast) for contrast in contrasts.contrasts]
+    rows = [_compare(plays, contrast) for contrast in contrasts.contrasts]
     family = [row for row in rows if row["role"] == "primary"]
-    holm = st.holm([1.0 if np.isnan(row["p"]) else row["p"] for row in family])  # contrasts not run count, too
-    least = st.holm([1.0 if row["note"] == NOT_RUN else np.nan_to_num(row["least"]) for row in family])
-    for row, p, smallest in zip(family, holm, least, strict=True):
+    others, least_others = zip(*contrasts.elsewhere.values(), strict=True) if contrasts.elsewhere else ((), ())
+    # contrasts not run count, too
+    holm = st.holm([*(1.0 if np.isnan(row["p"]) else row["p"] for row in family), *others])
+    least = [1.0 if row["note"] == NOT_RUN else np.nan_to_num(row["least"]) for row in family]
+    for row, p, smallest in zip(family, holm, st.holm([*least, *least_others]), strict=False):
         row["p_holm"] = float(p) if np.isfinite(row["p"]) else np.nan
         row["least_holm"] = float(smallest) if np.isfinite(row["least"]) else np.nan
     for row in rows:
@@ -195,10 +176,9 @@ def as_predicted(manifest: Manifest) -> str:
     return "as predicted" if manifest.preregistered else "shown"
 
 
-def _compare(plays: Plays, manifest: Manifest, spec: Contrast) -> dict[str, Any]:
-    arms, weights = _arms(plays, manifest, spec)
-    bounded = comparable()[spec.measure].bounded and spec.correlated_with is None
-    bounded = bounded and not spec.doses and spec.reaches is None and all(side.times <= 1 for side in spec.outcomes)
+def _compare(plays: Plays, spec: Contrast) -> dict[str, Any]:
+    arms, weights = _arms(plays, spec)
+    bounded = comparable()[spec.measure].bounded and not spec.doses
     reach = 2.0 if isinstance(spec.b, Outcome) and spec.b.when == "change" else 1.0
     result = st.contrast(arms, weights, limit=reach if bounded else np.inf)
     means = st.run_means(arms)
@@ -207,11 +187,8 @@ def _compare(plays: Plays, manifest: Manifest, spec: Contrast) -> dict[str, Any]
     if spec.margin is not None:
         p, least = (st.equivalence(result, spec.margin) if result.se > 0 else np.nan), np.nan
     note = NOT_RUN if min(map(len, means)) == 0 else result.note
-    if spec.reaches is not None and not note:
-        never = sum(int((table["step"] > plays.training["step"].max()).sum()) for table in arms)
-        note = f"{never} of {sum(map(len, arms))} runs never reach it" if never else ""
     return {
-        **spec.model_dump(include={"name", "measure", "correlated_with", "direction", "margin", "role", "reaches"}),
+        **spec.model_dump(include={"name", "measure", "direction", "margin", "role"}),
         "a": str(spec.a) if spec.a else f"slope over {len(spec.doses)} doses",
         "b": f"{spec.b:g}" if isinstance(spec.b, float) else str(spec.b or "zero"),
         "value": result.value,
@@ -230,14 +207,8 @@ def _compare(plays: Plays, manifest: Manifest, spec: Contrast) -> dict[str, Any]
     }
 
 
-def _arms(plays: Plays, manifest: Manifest, spec: Contrast) -> tuple[list[pd.DataFrame], list[float]]:
-    def table(outcome: Outcome) -> pd.DataFrame:
-        if spec.reaches is not None:
-            return plays.first_steps(outcome.arm, spec.measure, spec.reaches, manifest.window)
-        if spec.correlated_with is not None:
-            return outcome.times * plays.correlations(outcome, spec.measure, spec.correlated_with)
-        return outcome.times * plays.table(outcome, spec.measure)
-
+def _arms(plays: Plays, spec: Contrast) -> tuple[list[pd.DataFrame], list[float]]:
+    tables = [plays.table(outcome, spec.measure) for outcome in spec.outcomes]
     if spec.doses:
         doses = np.array([dose for dose, _ in spec.doses])
         centred = doses - doses.mean()
@@ -245,10 +216,8 @@ def _arms(plays: Plays, manifest: Manifest, spec: Contrast) -> tuple[list[pd.Dat
     elif isinstance(spec.b, Outcome):
         weights = [1.0, -1.0]
     else:
-        (only,) = spec.outcomes
-        return [table(only) - (spec.b or 0.0)], [1.0]
-    tables = [table(outcome) for outcome in spec.outcomes]
-    if len({outcome.arm for outcome in spec.outcomes}) > 1 or spec.reaches is not None:
+        return [tables[0] - (spec.b or 0.0)], [1.0]
+    if len({outcome.arm for outcome in spec.outcomes}) > 1:
         return tables, weights
     return [_within_runs(tables, weights)], [1.0]
 

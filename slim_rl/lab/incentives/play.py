@@ -1,7 +1,8 @@
 """Scripted players on a config's games.
 
-All play the same games with the same random draws, so that differences are paired by game. A scripted partner of the game replaces one that is behind an endpoint, recorded, or the policy itself, and costs nothing. A game without
-scripted players is judged by the simulated askers of its `frontier`.
+All play the same games with the same random draws, so that differences are paired by game. A scripted partner of the game replaces
+one that is behind an endpoint, recorded, or the policy itself, and costs nothing. A game without scripted players is judged by the
+simulated askers of its `frontier`.
 """
 
 from __future__ import annotations
@@ -10,27 +11,22 @@ import asyncio
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from slim_rl.config import PARTNERS, SELF, Config
-from slim_rl.dialogue.dealing import deal
-from slim_rl.dialogue.factory import costs_money
+from slim_rl.config import Config
+from slim_rl.dialogue.games_file import GameRow, deal
 from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue, StopReason
-from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.environment import BaseEnvironment, environment_class
+from slim_rl.environment import BaseEnvironment, arguments_for, environment_class
 from slim_rl.errors import ConfigError, SlimError
-from slim_rl.frontier import Frontier
+from slim_rl.lab.frontier import Frontier
 from slim_rl.lab.incentives.results import JUDGED, Incentives, PlayerResult
 from slim_rl.measured import ScriptedPlayer, measured
-
-if TYPE_CHECKING:
-    from slim_rl.statistics.estimate import Estimate
+from slim_rl.statistics import Estimate, clustered_mean
 
 QUESTIONS = (1, 2, 4, 6, 8)
 GAMES = 500
@@ -44,7 +40,6 @@ def measure(
     questions: Sequence[int] = QUESTIONS,
     *,
     everyone: bool = True,
-    only: str | None = None,
     live: bool = False,
 ) -> Incentives:
     """Plays the scripted players of the config's game on its first `num_games` training games.
@@ -52,7 +47,6 @@ def measure(
     Args:
         questions: numbers of questions of the askers.
         everyone: whether to play cheats and further curves, and to count learned pairs; else only what `Incentives.sentence` needs.
-        only: curve whose players alone are played; None: all.
         live: whether to play the config's partner even if it is behind an endpoint.
 
     Raises:
@@ -65,7 +59,7 @@ def measure(
     config, partner = (config, config.partner.kind) if live else _with_scripted_partner(config)
     rows = list(deal(config, "train", num_games))
     scripted = measured(game).scripted_players(config.game, questions)
-    players = [one for one in scripted if one.curve == only or (only is None and (everyone or _is_judged(one)))]
+    players = [one for one in scripted if everyone or _is_judged(one)]
     if not scripted:
         return Incentives(_simulated(game, rows, max(questions)), "none (simulated askers)")
     worker = RolloutWorker(config, None)
@@ -81,15 +75,17 @@ def measure(
 
 def _with_scripted_partner(config: Config) -> tuple[Config, str]:
     """Returns the config with a scripted partner, and the partner's description."""
-    kind = config.partner.kind
-    if kind not in (*PARTNERS, SELF) and not costs_money(config):
+    kind, args = config.partner.kind, config.partner.args
+    if config.opposite.scripted:
         return config, kind
-    scripted = next((name for name in environment_class(config.environment).partners if name not in PARTNERS), None)
+    others = (config.changed(partner={"kind": name}) for name in environment_class(config.environment).partners)
+    scripted = next((other for other in others if other.opposite.scripted), None)
     if scripted is None:
         raise ConfigError(
             f"{config.environment} has no scripted partner to replace partner.kind={kind}. Use --live to play with that one."
         )
-    return config.changed(partner={"kind": scripted, "args": {}}), f"{scripted} (in place of {kind})"
+    scripted = scripted.changed(partner={"args": arguments_for(scripted.opposite.cls, args)})
+    return scripted, f"{scripted.partner.kind} (in place of {kind})"
 
 
 def _is_judged(player: ScriptedPlayer) -> bool:
@@ -126,8 +122,6 @@ def _rewards(dialogues: Sequence[Dialogue]) -> Floats:
 
 
 def _mean(values: Floats) -> Estimate:
-    from slim_rl.statistics import clustered_mean  # imports pandas and SciPy, which a cached judgement does not need
-
     return clustered_mean(values, np.arange(len(values)))
 
 
@@ -160,7 +154,7 @@ def _simulated(game: type[BaseEnvironment], rows: Sequence[GameRow], most: int) 
             lines.append(PlayerResult(reference["about"], 0, "", "", len(rewards), 0, _mean_reward(rewards), math.nan))
     if not curves and not lines:
         raise ConfigError(
-            f"{game.__name__} has no scripted players, frontier or references. Implement its classmethod scripted_players or frontier."
+            f"{game.__name__} has no scripted players, frontier or references. Implement scripted_players or frontier in its instrument."
         )
     for strategy, curve in curves.items():
         table = curve.rewards

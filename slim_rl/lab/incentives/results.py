@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
-import orjson
 from rich.markup import escape
 from rich.table import Table
 
-from slim_rl import jsonl
 from slim_rl.formats import DASH, interval, known, plain
-
-if TYPE_CHECKING:
-    from slim_rl.statistics.estimate import Estimate
+from slim_rl.statistics import Estimate
 
 JUDGED = "random"  # curve that decides whether asking raises the reward
 TOLERANCE = 0.03  # largest gain in reward without questions, over an honest solo plan, that is not a way around asking
@@ -125,17 +120,6 @@ class Incentives:
             if line.against:
                 out.add_row(f"[dim]  over: {escape(line.against)}[/dim]")
         return out
-
-
-def as_dict(incentives: Incentives) -> dict[str, Any]:
-    """Returns the results as JSON-able data, with None for unknown numbers."""
-    lines = orjson.loads(jsonl.encode(incentives.lines))  # null for NaN
-    return {
-        "partner": incentives.partner,
-        "sentence": incentives.sentence,
-        "rewards_asking": incentives.rewards_asking,
-        "lines": lines,
-    }
 
 
 def _with_error(estimate: Estimate, signed: bool = False) -> str:

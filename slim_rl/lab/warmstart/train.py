@@ -2,7 +2,7 @@
 
     slim-rl lab warmstart configs/matching_local.yaml
 
-The game defines the demonstrations (`MeasuredEnvironment.curriculum`). Only the scripted player's tokens, including its thoughts, are
+The game defines the demonstrations (`Instrument.curriculum`). Only the scripted player's tokens, including its thoughts, are
 trained; all other labels are -100. In lessons with `opening=False`, the game's first token (which decides whether to ask at all) is masked
 out of the loss, so that only the demonstrations determine how often the model asks.
 
@@ -33,10 +33,9 @@ from slim_rl.backends.trl.scoring import add_scoring, suits
 from slim_rl.config import Config, Limits
 from slim_rl.config.sections import WarmstartConfig
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.dealing import load_rows
-from slim_rl.dialogue.partner import Partner
+from slim_rl.dialogue.games_file import GameRow, load_rows
+from slim_rl.dialogue.players import make_partner
 from slim_rl.dialogue.record import Dialogue, StopReason
-from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import DialogueSpec, RolloutWorker
 from slim_rl.environment import as_dict, environment_class
 from slim_rl.errors import ConfigError, Diverged
@@ -216,21 +215,21 @@ def _demonstrations(config: Config, games: Iterable[Dealt], chat: Chat, lesson: 
     """Yields dialogues of the lesson's player with its partners."""
     complete = config.changed(limits={"truncated_turn": "end"})  # truncated turns are not demonstrations
     kinds, shares = list(lesson.partners), list(lesson.partners.values())
-    workers = {kind: RolloutWorker(complete.changed(partner={"kind": kind}), chat) for kind in kinds}
+    workers: dict[tuple[str, int], RolloutWorker] = {}  # by partner and the seat that the model plays
+    for kind in kinds:
+        config_of_kind = complete.changed(partner={"kind": kind})
+        partner = make_partner(config_of_kind)
+        workers[kind, 0] = RolloutWorker(config_of_kind, chat, lesson.player, partner=partner)
+        workers[kind, 1] = RolloutWorker(config_of_kind, chat, partner, partner=lesson.player)
 
     async def play(index: int, dealt: Dealt) -> Dialogue:
         kind = random.Random(index).choices(kinds, shares)[0]
-        worker, seat = workers[kind], index % 2 if config.warmstart.both_seats else 0
-        player: Partner = lesson.player
-        opposite = worker.partner
-        if seat == 1:  # the model plays the partner's seat
-            assert worker.partner is not None
-            player, opposite = worker.partner, lesson.player
+        seat = index % 2 if config.warmstart.both_seats else 0
         row = GameRow(dealt[0], seat, as_dict(dealt[1]), [])
         spec = DialogueSpec(
             row, f"demonstration/{index}", seed_of(config.seed, "demonstration", index), "demonstration"
         )
-        (dialogue,) = await worker.play(spec, policy=player, partner=opposite)
+        (dialogue,) = await workers[kind, seat].play(spec)
         return dialogue
 
     async def play_some(some: list[tuple[int, Dealt]]) -> list[Dialogue]:

@@ -16,7 +16,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 
 from slim_rl.errors import Diverged
-from slim_rl.policies.batching.row_cache import Memory, batched, unbatched
+from slim_rl.policies.batching.row_cache import batched, unbatched
 
 _LEAVE = 0.25  # share of the rows that ends before any of them leaves
 
@@ -52,7 +52,6 @@ class Decoder:
 
     Attributes:
         mixes: True if rows may leave before the others have ended, and others join.
-        memory: memory for the rows' keys and values; it lasts as long as the decoder.
     """
 
     model: PreTrainedModel
@@ -60,7 +59,6 @@ class Decoder:
     pad_id: int
     draw: Draw
     mixes: bool
-    memory: Memory = field(default_factory=Memory)
 
     @torch.no_grad()  # grad mode belongs to the thread, so it is set here and not by the caller
     def decode(self, continuing: Sequence[Row], joining: Sequence[Row]) -> None:
@@ -94,19 +92,6 @@ class Decoder:
                 row.states = states[owner]
         return cache, mask
 
-    @torch.no_grad()
-    def score(self, rows: Sequence[Row], lengths: Sequence[int]) -> list[list[float]]:
-        """Returns the logprobs, at temperature 1, of the last `lengths` tokens of the rows' inputs. It changes no row.
-
-        At least the token before them is not in a row's `states`.
-        """
-        ids, mask, cache, owners = self._new(rows)
-        most = max(lengths)
-        logits = self._logits(ids, mask, cache, most + 1)[:, :-1].float()
-        scored = ids[:, -most:, None].to(logits.device)
-        logprobs = (logits.gather(2, scored) - logits.logsumexp(2, keepdim=True)).squeeze(2).cpu()
-        return [logprobs[owner, most - length :].tolist() for owner, length in zip(owners, lengths, strict=True)]
-
     def _new(self, rows: Sequence[Row]) -> tuple[torch.Tensor, torch.Tensor, Any, list[int]]:
         """Returns the ids of the inputs' new part, the mask, the cache, and each row's entry in them.
 
@@ -118,9 +103,7 @@ class Decoder:
         owners = [places.setdefault(each, len(places)) for each in inputs]
         once = [rows[owners.index(place)] for place in range(len(places))]
         known = [0 if row.states is None else row.states.shape[3] for row in once]
-        cache = (
-            batched([row.states for row in once], self.memory) if any(known) else DynamicCache(config=self.model.config)
-        )
+        cache = batched([row.states for row in once]) if any(known) else DynamicCache(config=self.model.config)
         past, new = max(known), max(len(row.input_ids) - length for row, length in zip(once, known, strict=True))
         ids = torch.full((len(once), new), self.pad_id)
         mask = torch.zeros((len(once), past + new), dtype=torch.long)
@@ -142,7 +125,7 @@ class Decoder:
         self, rows: Sequence[Row], ids: torch.Tensor, mask: torch.Tensor, cache: Any, owners: Sequence[int]
     ) -> None:
         """Samples one token per row that has not ended, from the logits of its entry in `owners`."""
-        logits = self._logits(ids, mask, cache, 1)
+        logits = self._logits(ids, mask, cache)
         going = [index for index, row in enumerate(rows) if not row.ended]
         tokens, logprobs = self.draw(
             logits[[owners[index] for index in going], -1].float(), [rows[index].stream for index in going]
@@ -154,8 +137,8 @@ class Decoder:
         for index, token, logprob in zip(going, tokens.tolist(), logprobs.tolist(), strict=True):
             rows[index].add(token, logprob, self.stop_ids)
 
-    def _logits(self, ids: torch.Tensor, mask: torch.Tensor, cache: Any, last: int) -> torch.Tensor:
-        """Returns the logits after the `last` tokens, (entries, last, vocabulary); the cache takes in all of `ids`."""
+    def _logits(self, ids: torch.Tensor, mask: torch.Tensor, cache: Any) -> torch.Tensor:
+        """Returns the logits after the last token, (entries, 1, vocabulary); the cache takes in all of `ids`."""
         device = self.model.device
         positions = (mask.cumsum(1) - 1).clamp(min=0)[:, -ids.shape[1] :]
         output = self.model(
@@ -164,7 +147,7 @@ class Decoder:
             position_ids=positions.to(device),
             past_key_values=cache,
             use_cache=True,
-            logits_to_keep=last,
+            logits_to_keep=1,
         )
         logits: torch.Tensor = output.logits
         return logits
@@ -173,4 +156,4 @@ class Decoder:
         """Returns rows without gaps as one cache, padded on the left, and its mask."""
         lengths = torch.tensor([0 if row is None else row.shape[3] for row in states])
         longest = int(lengths.max())
-        return batched(states, self.memory), (torch.arange(longest) >= longest - lengths[:, None]).long()
+        return batched(states), (torch.arange(longest) >= longest - lengths[:, None]).long()

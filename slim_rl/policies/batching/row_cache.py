@@ -5,7 +5,6 @@ Attention reads them in place, and each new token is written behind them: nothin
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,20 +12,6 @@ import torch
 from transformers.cache_utils import Cache, DynamicLayer
 
 _ROOM = 64  # tokens that can be written before all is copied to a larger place
-
-
-class Memory:
-    """Memory of one cache after another: to allocate hundreds of megabytes each time costs more than to fill them."""
-
-    def __init__(self) -> None:
-        self._block = torch.empty(0)
-
-    def take(self, shape: Sequence[int], like: torch.Tensor) -> torch.Tensor:
-        """Returns a tensor of any content, with the type and device of `like`. It is invalid once another is taken."""
-        size = math.prod(shape)
-        if self._block.numel() < size or (self._block.dtype, self._block.device) != (like.dtype, like.device):
-            self._block = like.new_empty(size)
-        return self._block[:size].view(*shape)
 
 
 class _States:
@@ -67,20 +52,15 @@ class _RoomyLayer(DynamicLayer):
         return self.keys, self.values
 
 
-def batched(rows: Sequence[torch.Tensor | None], memory: Memory) -> Cache:
-    """Returns the states of rows as one cache in `memory`.
-
-    Args:
-        rows: states of each row, (layers, 2, heads, tokens, size), or None; not all may be None.
-        memory: memory of the cache.
-    """
+def batched(rows: Sequence[torch.Tensor | None]) -> Cache:
+    """Returns the states of rows, each (layers, 2, heads, tokens, size) or None, but not all, as one cache."""
     lengths = [0 if row is None else row.shape[3] for row in rows]
     longest = max(lengths)
     some = next(row for row in rows if row is not None)
     layers, _, heads, _, size = some.shape
-    states = memory.take((layers, 2, len(rows), heads, longest + _ROOM, size), like=some)
+    states = some.new_empty((layers, 2, len(rows), heads, longest + _ROOM, size))
     for index, (row, length) in enumerate(zip(rows, lengths, strict=True)):
-        # The memory may hold NaN, and 0 times NaN is NaN.
+        # What is allocated may hold NaN, and 0 times NaN is NaN.
         states[:, :, index, :, : longest - length] = 0
         if row is not None:
             states[:, :, index, :, longest - length : longest] = row

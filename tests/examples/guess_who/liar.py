@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from examples.guess_who.reading import read
+from slim_rl.dialogue.players import Partner
 from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
 
 
-class Liar:
+class Liar(Partner):
     identity: dict[str, Any] = {"kind": "liar"}  # noqa: RUF012
 
     async def act(self, view: View) -> Turn:

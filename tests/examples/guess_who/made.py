@@ -15,9 +15,9 @@ from typing import Any
 from examples.guess_who import GuessWhoEnv
 from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.dialogue.rows import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from tests.dialogue.players import Script
 

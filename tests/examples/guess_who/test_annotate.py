@@ -9,9 +9,9 @@ import pytest
 
 from examples.guess_who import GuessWhoEnv
 from slim_rl.backends.step_line import step_line
-from slim_rl.dialogue.measures import measures
+from slim_rl.dialogue.measures import batch_metrics, measures
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.dialogue.tracked import batch_metrics
+from slim_rl.measured import measured
 from tests.examples.guess_who.made import play
 
 LIAR = "tests.examples.guess_who.liar.Liar"
@@ -27,14 +27,14 @@ def test_turns_are_labelled_and_valued(tokenizer: Any) -> None:
     assert again.learnable == again.informative == [] and again.question_value == 0.0 and again.regret == 0.5
     assert character.question_value == 0.5 and character.informative == [("character", "Mara")]
     assert [turn.state_value for turn in (trait, again, character, guess)] == [0.25, 0.5, 0.5, 1.0]
-    assert GuessWhoEnv.state_values(dialogue) == [0.25, 0.5, 0.5, 1.0]
+    assert measured(GuessWhoEnv).state_values(dialogue) == [0.25, 0.5, 0.5, 1.0]
     assert (trait.question_rank, again.question_rank, character.question_rank) == (6.5 / 7, None, 0.5), "by bits"
     assert again.redundant == again.pairs and trait.redundant == character.redundant == []
     assert guess.best_known == 1.0 and trait.best_known is None
     assert dialogue.columns == {"board": 4, "left": 1, "bits": 2.0, "bits_told": 2.0}
     found = measures(dialogue)
     assert (found["questions"], found["pairs_asked"], found["repeats"], found["informative_pairs"]) == (3, 2, 1, 2)
-    assert {name: found[f"questions/{name}"] for name in GuessWhoEnv.question_kinds} == {
+    assert {name: found[f"questions/{name}"] for name in measured(GuessWhoEnv).question_kinds} == {
         "trait": 1, "character": 1, "repeat": 1, "open": 0,
     }  # fmt: skip
     assert found["best_known"] == 1.0 and found["answered"] == 1.0
@@ -47,7 +47,7 @@ def test_open_questions_and_talk(tokenizer: Any) -> None:
     for turn in (general, several):
         assert (turn.questions, turn.seeking, turn.answered, turn.pairs) == (["open"], True, False, [])
     assert (talk.questions, talk.seeking, talk.question_value) == ([], False, None)
-    assert measures(dialogue)["best_known"] == 0.25 and GuessWhoEnv.partner_faults(dialogue) == {
+    assert measures(dialogue)["best_known"] == 0.25 and measured(GuessWhoEnv).partner_faults(dialogue) == {
         "gave a false answer": (0, 0),
         "left a plain question open": (0, 0),
         "told what it was not asked about": (0, 3),
@@ -58,13 +58,13 @@ def test_lie_has_value_costs_reward_and_is_a_fault(tokenizer: Any) -> None:
     dialogue = play(tokenizer, ["Glasses?", "Who is it?", "[guess] Yuri"], partner=LIAR)
     lied, _, last = (turn for turn in dialogue.turns if turn.role == "policy")
     assert lied.question_value == 0.25 and lied.gain == pytest.approx(-0.25) and last.best_known == 0.0
-    assert GuessWhoEnv.partner_faults(dialogue) == {
+    assert measured(GuessWhoEnv).partner_faults(dialogue) == {
         "gave a false answer": (1, 1),
         "left a plain question open": (0, 1),
         "told what it was not asked about": (1, 2),
     }
     mute = play(tokenizer, ["Glasses?", "[guess] Yuri"], partner="mute")
-    assert GuessWhoEnv.partner_faults(mute)["left a plain question open"] == (1, 1)
+    assert measured(GuessWhoEnv).partner_faults(mute)["left a plain question open"] == (1, 1)
 
 
 def test_refused_action_asks_nothing_and_cuts_are_allowed(tokenizer: Any) -> None:
@@ -74,10 +74,10 @@ def test_refused_action_asks_nothing_and_cuts_are_allowed(tokenizer: Any) -> Non
     for end in range(len(dialogue.turns) + 1):
         part = Dialogue.from_dict(dialogue.to_dict())
         part.turns = part.turns[:end]
-        GuessWhoEnv.annotate(part)
+        measured(GuessWhoEnv).annotate(part)
     part.game_state = {"table": []}
-    GuessWhoEnv.annotate(part)
-    assert part.turns[0].questions == [] and GuessWhoEnv.partner_faults(part) == {}
+    measured(GuessWhoEnv).annotate(part)
+    assert part.turns[0].questions == [] and measured(GuessWhoEnv).partner_faults(part) == {}
 
 
 def test_a_game_without_proposals_has_no_share_of_agreements(tokenizer: Any) -> None:

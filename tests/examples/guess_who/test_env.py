@@ -15,9 +15,10 @@ from examples.guess_who.partners import NO, VAGUE, YES
 from examples.guess_who.settings import GuessWhoSettings
 from slim_rl.commands.play import play as play_by_hand
 from slim_rl.config import load_config
-from slim_rl.dialogue.dealing import load_rows
+from slim_rl.dialogue.games_file import load_rows
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.errors import ConfigError, DataError
+from slim_rl.measured import measured
 from tests.examples.guess_who.made import STATE, config, play
 
 LOCAL = "guess_who_local"
@@ -143,7 +144,7 @@ def test_games_are_dealt_by_number_and_split() -> None:
 def test_another_games_state_is_refused(state: Any) -> None:
     with pytest.raises(DataError, match=r"Guess Who|hidden character"):
         GuessWhoEnv().reset(state)
-    assert GuessWhoEnv.viewer_board(state, 0) is None
+    assert measured(GuessWhoEnv).viewer_board(state, 0) is None
 
 
 @pytest.mark.parametrize(
@@ -151,7 +152,7 @@ def test_another_games_state_is_refused(state: Any) -> None:
     [
         ("shy", {"size": 25}, "game.size"),
         ("shy", {"n": 3}, "game"),
-        ("forthcoming", {}, "not a partner of GuessWhoEnv: choose shy, mute, openai, replay, self"),
+        ("forthcoming", {}, "not a partner of GuessWhoEnv: choose shy, mute, openai, self"),
     ],
 )
 def test_config_with_missing_game_methods_is_refused(partner: str, game: dict[str, int], message: str) -> None:
@@ -166,9 +167,3 @@ def test_a_person_plays_by_hand(tmp_path: Path) -> None:
     screen, typed = io.StringIO(), iter(["Does it wear glasses?", f"[guess] {secret}"])
     reward = play_by_hand(own, console=Console(file=screen, width=100), ask=lambda _: next(typed))
     assert reward == 1.0 and "Left: " in screen.getvalue() and "the hidden one marked" in screen.getvalue()
-
-
-def test_target_is_the_guess_of_the_hidden_character() -> None:
-    env = GuessWhoEnv()
-    env.reset(STATE)
-    assert env.step(GuessWhoEnv.target(STATE, 0))[1] and env.get_normalized_reward() == 1.0

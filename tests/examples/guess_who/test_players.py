@@ -11,21 +11,18 @@ import pytest
 from examples.guess_who.demonstrations import QuestioningPlayer
 from examples.guess_who.players import Asker, baselines
 from slim_rl.config import Config, load_config
-from slim_rl.dialogue.dealing import ensure_games, load_rows
+from slim_rl.dialogue.games_file import ensure_games, load_rows
 from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.lab import incentives
-from slim_rl.lab.bench.suites import load_suites
-from slim_rl.lab.incentives.question_cost import net_rewards
-from tests.paths import ROOT
 
 
 def local(folder: Path, *overrides: str) -> Config:
     places = [f"data.train={folder}/t.jsonl", f"data.eval={folder}/e.jsonl", "data.num_train=60", "data.num_eval=30"]
-    return load_config("guess_who_local", [*places, f"output_dir={folder}", f"log.dir={folder}/logs", *overrides])
+    return load_config("guess_who_local", [*places, f"output_dir={folder}", *overrides])
 
 
 def played(config: Config, player: Any) -> list[Dialogue]:
@@ -50,13 +47,6 @@ def test_asking_pays_from_the_first_question_and_no_cheat_does(tmp_path: Path) -
     cheats = [line for line in found.lines if line.against]
     assert len(cheats) == 8 and all(line.gain is not None and line.gain.low <= 0 for line in cheats)
     assert all(line.learned == 0 for line in cheats)
-
-
-def test_what_a_price_makes_of_it(tmp_path: Path) -> None:
-    found = net_rewards(local(tmp_path), 40, [0.02, 0.5])
-    cheap = {each.name: each for each in found if each.price == 0.02}
-    assert cheap["greedy, stops by expected gain"].net.value > 0.9 and cheap["never asks"].net.value < 0.2
-    assert all(each.questions == 0 for each in found if each.price == 0.5 and "stops" in each.name)
 
 
 def test_ideal_asker_stops_when_certain_or_too_costly(tmp_path: Path) -> None:
@@ -112,9 +102,3 @@ def test_a_warm_start_that_the_game_does_not_have_is_refused(tmp_path: Path, ove
     extra = ["game={}", "partner={}", "arms={}"] if override.startswith("environment") else []
     with pytest.raises(ConfigError, match=message):
         warmstart(local(tmp_path, override, *extra), tmp_path / "model")
-
-
-def test_its_bench_suites_are_one_free_and_one_priced() -> None:
-    suites = load_suites(ROOT / "examples" / "guess_who" / "bench")
-    assert {suite.name: suite.price for suite in suites} == {"guess_who_free": 0.0, "guess_who_priced": 0.02}
-    assert all(suite.config.game.size == 24 and len(suite.rows) == 200 for suite in suites)

@@ -13,7 +13,7 @@ from examples.guess_who.players import Asker
 from examples.guess_who.reading import read
 from slim_rl.analysis import analyze
 from slim_rl.config import load_config
-from slim_rl.dialogue.dealing import load_rows
+from slim_rl.dialogue.games_file import load_rows
 from slim_rl.dialogue.log import annotate, read_log
 from slim_rl.dialogue.record import StopReason
 from slim_rl.dialogue.worker import RolloutWorker
@@ -60,8 +60,7 @@ def test_the_shipped_config_pays_for_asking_and_for_nothing_else() -> None:
 def test_it_is_taught_trained_evaluated_and_reported(tmp_path: Path) -> None:
     pytest.importorskip("trl")
     from slim_rl.backends.trl.run import train
-    from slim_rl.commands.cells import Cell
-    from slim_rl.commands.evaluate import evaluate
+    from slim_rl.commands.cells import Cell, evaluate
     from slim_rl.lab.warmstart.train import warmstart
 
     config = local(

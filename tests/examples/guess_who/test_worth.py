@@ -12,9 +12,10 @@ from examples.guess_who import GuessWhoEnv
 from examples.guess_who.board import GameBoard, Question
 from examples.guess_who.reading import asks, read
 from examples.guess_who.worth import LookaheadAsker, Suspects, frontier
-from slim_rl.frontier import Frontier
 from slim_rl.lab import gap as ledger
 from slim_rl.lab.askers import Askers
+from slim_rl.lab.frontier import Frontier
+from slim_rl.measured import measured
 from tests.examples.guess_who.made import GAME, STATE
 
 GLASSES, HAT, RED = ("trait", "glasses"), ("trait", "hat"), ("trait", "red hair")
@@ -104,20 +105,20 @@ def test_the_ledger_of_asking_reads_it_as_it_stands() -> None:
 
 
 def test_reference_lines() -> None:
-    lines = GuessWhoEnv.references([(STATE, 0)])
+    lines = measured(GuessWhoEnv).references([(STATE, 0)])
     assert {name: line["rewards"] for name, line in lines.items()} == {"random": [0.25], "ideal": [1.0]}
-    assert GuessWhoEnv.references([]) == {}
+    assert measured(GuessWhoEnv).references([]) == {}
 
 
 def test_questions_worth_asking_tell_something_each() -> None:
     for seed in range(20):
         state = GameBoard.dealt(seed, 12, 8).to_dict()
         suspects = Suspects(GameBoard.from_dict(state))
-        found = GuessWhoEnv.questions_worth_asking(state, 0, 20, seed)
+        found = measured(GuessWhoEnv).questions_worth_asking(state, 0, 20, seed)
         for text in found:
             question: Question | None = read(text).question
             assert asks(text) and question is not None and suspects.splits(question)
             suspects.update(question, suspects.board.truth(question))
         assert suspects.names == [state["secret"]]
-        assert GuessWhoEnv.questions_worth_asking(state, 0, 2, seed) == found[:2]
-    assert GuessWhoEnv.questions_worth_asking(STATE, 1, 2, 0) == []
+        assert measured(GuessWhoEnv).questions_worth_asking(state, 0, 2, seed) == found[:2]
+    assert measured(GuessWhoEnv).questions_worth_asking(STATE, 1, 2, 0) == []

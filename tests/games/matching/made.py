@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.state import GameState
 
 
 @pytest.fixture

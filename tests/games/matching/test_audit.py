@@ -12,18 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slim_rl.config import Limits, parse_config
-from slim_rl.dialogue.factory import make_partner
 from slim_rl.dialogue.loop import play_dialogue
-from slim_rl.dialogue.partner import Partner
-from slim_rl.dialogue.record import Dialogue, StopReason, Turn
+from slim_rl.dialogue.players import Partner, make_partner
+from slim_rl.dialogue.record import Dialogue, StopReason, Turn, Usage
 from slim_rl.environment import View
 from slim_rl.games.matching.actions import format_proposal
-from slim_rl.games.matching.audit import CHECKS, audit, stated
 from slim_rl.games.matching.env import MatchingEnv, MatchingView
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.lab.audit import CHECKS, audit, stated
 from slim_rl.games.matching.roster import Roster
-from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.games.matching.state import GameState, MatchingSettings
 
 ASKS = (
     "What do you have for {r} on {p}?",
@@ -42,7 +40,7 @@ ASKS = (
 )
 
 
-class Talker:
+class Talker(Partner):
     """A player that says all kinds of things and now and then proposes, well or badly, or makes a mistake."""
 
     identity = {"kind": "talker"}  # noqa: RUF012
@@ -136,7 +134,7 @@ def dialogue(*said: str, malformed: int = 0, **fields: Any) -> Dialogue:
     for text in said:
         seat = env.turn
         _, _, info = env.step(text)
-        usage = {"malformed": malformed} if seat == 1 else None
+        usage = Usage(malformed=malformed) if seat == 1 else None
         role = "policy" if seat == 0 else "partner"
         turns.append(Turn(text, seat, role, info["action"], info["error"], usage=usage))
     return Dialogue(

@@ -14,13 +14,13 @@ from slim_rl.config import Limits
 from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.environment import View
-from slim_rl.frontier import Frontier
-from slim_rl.games.matching.baselines import baselines
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
+from slim_rl.games.matching.lab.players import baselines
 from slim_rl.games.matching.partners.scripted import ShyPartner
 from slim_rl.games.matching.questions.value import frontier as arrays
-from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.games.matching.state import MatchingSettings
+from slim_rl.lab.frontier import Frontier
 
 SMALL = MatchingSettings(n=3, p_observed=0.2, p_observed_2=0.9, hardness=0, scales=False)
 SHY = ShyPartner(accept_fraction=0)

@@ -9,12 +9,19 @@ from typing import Any
 import pytest
 
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.rows import read_rows
+from slim_rl.dialogue.games_file import GameRow, read_rows, write_rows
 from slim_rl.errors import DataError
-from slim_rl.games.matching.chat_data import GO_ON, conversation, convert_command, encode, playable, read_recorded
 from slim_rl.games.matching.env import MatchingEnv
-from slim_rl.games.matching.instance import GameState
-from slim_rl.games.matching.records import read_record
+from slim_rl.games.matching.lab.recorded import (
+    GO_ON,
+    conversation,
+    convert_command,
+    encode,
+    playable,
+    read_record,
+    read_recorded,
+)
+from slim_rl.games.matching.state import GameState
 
 PLAN = [[0, 0], [1, 1], [2, 2]]
 WORDS = "BLEU: Ava Li<br/>Electra: Daniel Nguyen<br/>GloVe: Sofia Patel"
@@ -115,7 +122,7 @@ def test_labels_are_target_tokens_as_in_training(tokenizer: Any) -> None:
     assert silent["input_ids"] == ids
 
 
-def test_the_command_writes_either_form(tmp_path: Path, tokenizer: Any) -> None:
+def test_the_command_writes_conversations(tmp_path: Path, tokenizer: Any) -> None:
     source = tmp_path / "recorded.jsonl"
     good = record(says(0, "Ava on BLEU?"), says(1, "Nine."), proposes(0), answers(1, True))
     none = record(says(0, "Hello?"), says(1, "Bye."))
@@ -130,8 +137,7 @@ def test_the_command_writes_either_form(tmp_path: Path, tokenizer: Any) -> None:
     )
 
     assert convert_command(source, tmp_path / "good.jsonl", seat=1, min_reward=0.5) == 1
-    assert convert_command(source, tmp_path / "games.jsonl", form="games", seat=0) == 2
-    games = read_rows(tmp_path / "games.jsonl")
+    games = read_rows(source, MatchingEnv(max_proposals=None), (0,))
     assert [GameState.from_dict(game.game_state) for game in games] == [
         GameState.from_dict(each) for each in (good, none)
     ]
@@ -143,14 +149,11 @@ def test_a_bad_line_is_named(tmp_path: Path) -> None:
     source.write_text(json.dumps(record()) + "\n{nonsense")
     with pytest.raises(DataError, match="line 2"):
         convert_command(source, tmp_path / "out.jsonl")
-    with pytest.raises(DataError, match="form"):
-        convert_command(source, tmp_path / "out.jsonl", form="parquet")
-    with pytest.raises(DataError, match="holds no tokens: leave out the tokenizer"):
-        convert_command(source, tmp_path / "out.jsonl", form="games", tokenizer="any")
 
 
 def test_a_file_of_our_own_is_told_from_games_of_people(tmp_path: Path) -> None:
-    convert_command(_written(tmp_path / "recorded.jsonl", record()), tmp_path / "games.jsonl", form="games")
+    game = read_record(record()).state
+    write_rows([GameRow.of(MatchingEnv(), game.id, game)], tmp_path / "games.jsonl")
     with pytest.raises(
         DataError, match=r"games\.jsonl is slim_rl's own games file, which is played as it stands"
     ) as caught:

@@ -14,18 +14,18 @@ import pytest
 from slim_rl.config import Config, Limits, PartnerConfig, parse_config
 from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.loop import play_dialogue
+from slim_rl.dialogue.players import Partner
 from slim_rl.dialogue.record import StopReason
 from slim_rl.environment import Utterance, View
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.actions import format_proposal
-from slim_rl.games.matching.demonstrations import QuestioningPlayer, curriculum, known, plans
 from slim_rl.games.matching.env import MatchingEnv, MatchingView
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.games.matching.optimum import best_assignment
+from slim_rl.games.matching.lab.demonstrations import QuestioningPlayer, curriculum, known, plans
 from slim_rl.games.matching.partners.scripted import ShyPartner
 from slim_rl.games.matching.questions import INFORMATION_SEEKING, classify
 from slim_rl.games.matching.roster import Roster
-from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.games.matching.state import MatchingSettings, best_assignment
 from slim_rl.measured import Lesson
 from tests.paths import ROOT
 
@@ -128,7 +128,7 @@ def test_demonstrations_teach_its_own_words_alone() -> None:
     from slim_rl.lab.warmstart.tokenizer import train_tokenizer
     from slim_rl.lab.warmstart.train import _demonstrations, _labels
 
-    config = Config(game=GAME, partner=PartnerConfig(accept_fraction=0))
+    config = Config(game=GAME, partner=PartnerConfig(args={"accept_fraction": 0}))
     chat = Chat(train_tokenizer(["[message] What is Ava Li on BLEU?"] * 3, 400))
     games = [(game.id, game) for game in generate_games(30, GAME, seed=4)]
     for dialogue in _demonstrations(config, games, chat, Lesson(QuestioningPlayer(), {"shy": 1.0, "mute": 1.0})):
@@ -179,7 +179,7 @@ def test_gaps_lesson_asks_each_remaining_pair_once() -> None:
     from slim_rl.lab.warmstart.tokenizer import train_tokenizer
     from slim_rl.lab.warmstart.train import _demonstrations
 
-    settings = {"game": {"n": 3, "scales": False}, "partner": {"accept_fraction": 0}}
+    settings = {"game": {"n": 3, "scales": False}, "partner": {"args": {"accept_fraction": 0}}}
     config = parse_config({**settings, "warmstart": {"messages": [0.1, 0.3, 0.3, 0.3]}})
     lesson = curriculum(config).lessons["gaps"]
     assert lesson.deals is not None
@@ -234,9 +234,13 @@ def test_one_who_minds_the_price_asks_only_what_promises_more(price: float | Non
 def test_a_price_is_seen_by_the_seat_that_is_told_it() -> None:
     seen: dict[int, set[float | None]] = {0: set(), 1: set()}
 
-    class Watched:
+    class Watched(Partner):
         def __init__(self, player: Any) -> None:
-            self.player, self.identity = player, player.identity
+            self.player = player
+
+        @property
+        def identity(self) -> dict[str, Any]:
+            return self.player.identity
 
         async def act(self, view: View) -> Any:
             seen[view.seat].add(view.price)

@@ -9,10 +9,8 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 from slim_rl.errors import ConfigError
-from slim_rl.games.matching import generate as generator
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.games.matching.instance import GameState
-from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.games.matching.state import GameState, MatchingSettings
 
 
 def solve(values: np.ndarray, truth: np.ndarray) -> int:
@@ -63,38 +61,6 @@ def test_statistics_are_those_of_a_plain_rejection_loop() -> None:
     error = np.sqrt(ours.var(axis=0) / len(ours) + plain.var(axis=0) / len(plain))
     assert (np.abs(ours.mean(axis=0) - plain.mean(axis=0)) < 4 * error).all()
     assert (np.abs(ours.std(axis=0) / plain.std(axis=0) - 1) < 0.2).all()
-
-
-@pytest.mark.parametrize(("n", "hardness"), [(2, 1.25), (3, 1.25), (5, 1.2), (6, 1.1)])
-def test_game_is_the_first_draw_that_the_filter_keeps(n: int, hardness: float) -> None:
-    config = MatchingSettings(n=n, hardness=hardness)
-    for index, game in enumerate(generate_games(5, config, seed=3)):
-        stream = generator._stream(3, index)
-        while True:
-            draws = generator._draw([stream], 0, config)
-            candidates = (tuple(array[:, :, i] for array in (draws.table, draws.mask1, draws.mask2)) for i in draws.at)
-            first = next((draw for draw in candidates if is_hard(*draw, hardness)), None)
-            if first is not None:
-                break
-        assert all((ours == plain).all() for ours, plain in zip(arrays(game), first, strict=True))
-
-
-def test_the_bounds_hold_on_random_tables() -> None:
-    draws = generator._draw([generator._stream(4, 0)], 0, MatchingSettings(n=5))
-    table = draws.table
-    ceiling = generator._optimum_ceiling(table)
-    best = generator._maximum(table.astype(np.int32))
-    for mask in (draws.mask1, draws.mask2):
-        floor = generator._solo_floor(table, mask)
-        for i in range(table.shape[2]):
-            optimum, solo, _ = scores(table[:, :, i], mask[:, :, i], mask[:, :, i])
-            assert floor[i] <= solo <= optimum == best[i] <= ceiling[i]
-
-
-def test_equal_beliefs_are_bounded_by_the_worst_in_truth() -> None:
-    table = np.array([[90, 10], [10, 0]], np.int16)[:, :, None]
-    unseen = np.zeros((2, 2, 1), bool)
-    assert generator._solo_floor(table, unseen).tolist() == [20]
 
 
 @pytest.mark.parametrize("n", range(2, 8))

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from slim_rl.errors import DataError
-from slim_rl.games.matching.instance import GameState
-from slim_rl.games.matching.optimum import best_assignment
 from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.state import GameState, best_assignment
 
 
 def test_displayed_is_scaled_and_cut(game: GameState) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from slim_rl.games.matching.env import MatchingEnv
-from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.state import GameState
 
 STATE = GameState(
     ((60, 99), (30, 50)),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from slim_rl.games.matching.actions import format_proposal
-from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.planning import PlanningEnv
+from slim_rl.games.matching.state import GameState
 
 STATE = GameState.from_dict(
     {

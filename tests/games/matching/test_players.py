@@ -15,10 +15,9 @@ from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.environment import Utterance, View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.lab.players import Asker, Player, beliefs, scripted_players
 from slim_rl.games.matching.partners.scripted import ForthcomingPartner, MutePartner, ScriptedPartner, ShyPartner
-from slim_rl.games.matching.players import Asker, Player, beliefs, scripted_players
-from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.games.matching.state import GameState, MatchingSettings
 
 DEALT = {"p_observed": 0.2, "p_observed_2": 0.9, "hardness": 0, "scales": False}
 LARGE = MatchingSettings(**DEALT)
@@ -93,13 +92,6 @@ def test_trying_plans_replaces_asking_under_dialop_rules_only() -> None:
         for persists in (False, True)
     )
     assert once == again
-
-
-def test_doubts_that_a_rejection_names_are_planned_by() -> None:
-    minding, tried = "solo plans, minding doubts", "solo plans, one by one"
-    settings = DIALOP.model_copy(update={"max_proposals": 2})
-    earned = rewards(ShyPartner(explain_rejections=True), settings, (minding, tried), 40)
-    assert earned[minding] > earned[tried] + 0.1
 
 
 def test_one_that_asks_more_asks_all_that_one_asks_who_asks_less() -> None:

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.actions import Action, format_proposal, parse_action
-from slim_rl.games.matching.demonstrations import ASK_PAIR
-from slim_rl.games.matching.reading.form import is_malformed
+from slim_rl.games.matching.lab.demonstrations import ASK_PAIR
 from slim_rl.games.matching.reading.reader import read
 from slim_rl.games.matching.roster import Roster
 
@@ -130,7 +129,7 @@ def test_interpret_title_of_any_first_word_is_asked_about(wording: str) -> None:
     roster = Roster(tuple(f"Name{i} Sur{i}" for i in "abcdef"), TITLES)
     for number, paper in enumerate(roster.short_papers):
         message = f"[message] {wording.format(reviewer='Namea Sura', paper=paper)}"
-        assert not is_malformed(message, roster)
+        assert not read(message, roster).malformed
         assert read(message, roster).asked == ((0, number),)
 
 

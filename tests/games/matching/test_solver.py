@@ -13,13 +13,12 @@ from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.environment import Utterance, View
-from slim_rl.games.matching.demonstrations import QuestioningPlayer
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.lab.demonstrations import QuestioningPlayer
 from slim_rl.games.matching.partners.chat import MatchingChatPartner
 from slim_rl.games.matching.partners.scripted import ShyPartner
-from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.games.matching.state import GameState, MatchingSettings
 from tests.partners.openai_setup import partner_config
 
 GAME = MatchingSettings(n=4, p_observed=0.3, p_observed_2=0.9, hardness=0, scales=False)
@@ -216,7 +215,7 @@ def test_chat_partner_reads_the_plan_and_its_value(game: GameState) -> None:
     observation, _, _ = env.step("[propose]")
     history = (Utterance(0, "[propose]", None, observation),)
     view = View(1, env.get_prompt_prefix(1), env.get_state_description(1), history, env.get_private_view(1), 7)
-    partner = MatchingChatPartner(partner_config("http://localhost:1/v1", note_plan_worth=True))
+    partner = MatchingChatPartner(partner_config("http://localhost:1/v1").openai)
     last = partner.messages(view)[-1]["content"]
     assert "> [propose]\n> BLEU: Ava Li\n> Electra: Daniel Nguyen\n> GloVe: Sofia Patel\nAnswer with [accept]" in last
     assert "to you this plan is worth" in last and "What you know" not in last

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from slim_rl.environment import Utterance, View
 from slim_rl.games.matching.env import MatchingEnv
-from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.state import GameState
 
 
 def test_cells_are_seen_or_unseen(game: GameState) -> None:

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 from transformers import MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3ForCausalLM  # noqa: E402
 
-from slim_rl.dialogue.policy import Sampled  # noqa: E402
+from slim_rl.dialogue.players import Sampled  # noqa: E402
 from slim_rl.policies.batching.turn_cache import TurnCache  # noqa: E402
 from slim_rl.policies.transformers import TransformersPolicy  # noqa: E402
 from tests.fakes.models import SHAPE, tiny_qwen3  # noqa: E402

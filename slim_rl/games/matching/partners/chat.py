@@ -1,6 +1,6 @@
 """A chat model as the shy partner of the matching game (shy_prompt.md).
 
-With `partner.openai.note_plan_worth` a note under each proposal says what it is worth to the partner (`judging`): a
+A note under each proposal says what it is worth to the partner (`judging`): a
 model cannot solve an assignment problem within one reply, and a partner that accepts at random would teach the policy
 nothing. The game's own parser decides what is a proposal. A reply is one valid action of the kind that the situation
 asks for: [accept] or [reject] where a proposal waits, else [message]; the shy partner does not propose.
@@ -13,12 +13,14 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Any
 
+from slim_rl.config import OpenAIConfig
 from slim_rl.environment import View
 from slim_rl.games.matching.actions import DECORATION, TAG, ActionError, is_bare_proposal, parse_action
 from slim_rl.games.matching.partners.judging import judge
-from slim_rl.games.matching.partners.scripted import BETTER
+from slim_rl.games.matching.partners.scripted import ACCEPT_FRACTION, BETTER, check_chance
 from slim_rl.games.matching.prompt import RESPOND
-from slim_rl.games.matching.view import MatchingView
+from slim_rl.games.matching.state import MatchingView
+from slim_rl.partners.endpoint import Endpoint
 from slim_rl.partners.openai_chat import OpenAIPartner
 
 _PARAGRAPHS = re.compile(
@@ -26,31 +28,38 @@ _PARAGRAPHS = re.compile(
 )
 _LISTED = re.compile(r"(?:[-*•|]|\d+[.)])\s")
 
-_NAMES_DOUBTS = "When you reject, you may name the one or two assignments you doubt most, without any number."
-_NAMES_NONE = "When you reject, do not say which assignments you doubt: that too is something you were not asked."
-
 
 class MatchingChatPartner(OpenAIPartner):
-    """See the module's docstring."""
+    """See the module's docstring.
+
+    Args:
+        accept_fraction: as of the scripted partners.
+        max_pairs, wordings, answers: theirs alone, so that one config serves both; a model answers in its own words.
+    """
+
+    def __init__(
+        self,
+        config: OpenAIConfig,
+        endpoint: Endpoint | None = None,
+        accept_fraction: float = ACCEPT_FRACTION,
+        max_pairs: int | None = None,
+        wordings: int | None = None,
+        answers: float | None = None,
+    ) -> None:
+        check_chance("accept_fraction", accept_fraction, "a share")
+        self.accept_fraction = accept_fraction
+        super().__init__(config, endpoint)
 
     @classmethod
     def default_prompt(cls) -> Traversable:
         return resources.files(__package__) / "shy_prompt.md"
 
     def placeholders(self) -> dict[str, str]:
-        rejecting, rejection = (
-            (_NAMES_DOUBTS, "I doubt Noah Wilson on BLEU.") if self.explain_rejections else (_NAMES_NONE, BETTER)
-        )
-        percent = f"{100 * self.accept_fraction:g}"
-        return {"accept_percent": percent, "when_rejecting": rejecting, "rejection": rejection}
+        return {"accept_percent": f"{100 * self.accept_fraction:g}", "rejection": BETTER}
 
     @property
     def identity(self) -> dict[str, Any]:
-        return super().identity | {
-            "accept_fraction": self.accept_fraction,
-            "explain_rejections": self.explain_rejections,
-            "note_plan_worth": self.config.note_plan_worth,
-        }
+        return super().identity | {"accept_fraction": self.accept_fraction}
 
     def received_text(self, view: View, index: int) -> str:
         """Returns the view with plans that the game worked out written out."""
@@ -64,15 +73,11 @@ class MatchingChatPartner(OpenAIPartner):
         action = parse_action(self.received_text(view, index), game.roster)
         if isinstance(action, ActionError) or action.assignment is None:
             return ""
-        if not self.config.note_plan_worth:
-            return RESPOND
         verdict = judge(game, action.assignment, self.accept_fraction)
         share = f"{100 * verdict.value / verdict.best:.0f}%" if verdict.best else "100%"
-        doubted = verdict.doubts if self.explain_rejections else ()
-        doubts = ", ".join(map(game.roster.pair, doubted))
         return (
             f"{RESPOND}\n(Note, for you alone: to you this plan is worth {share} of your best plan, so you "
-            f"{'accept' if verdict.accepts else 'reject'} it.{f' You doubt {doubts}.' if doubts else ''})"
+            f"{'accept' if verdict.accepts else 'reject'} it.)"
         )
 
     def action_in(self, text: str, view: View) -> str:

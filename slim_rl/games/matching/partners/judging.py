@@ -13,10 +13,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from slim_rl.games.matching.instance import UNSEEN_VALUE
-from slim_rl.games.matching.optimum import Assignment, best_assignment
-from slim_rl.games.matching.roster import Pair
-from slim_rl.games.matching.view import MatchingView
+from slim_rl.games.matching.state import UNSEEN_VALUE, Assignment, MatchingView, best_assignment
 
 Estimates = tuple[tuple[float, ...], ...]
 
@@ -29,25 +26,21 @@ class Verdict:
         accepts: whether `value` reaches the fraction of `best`.
         value: the plan's estimated value, in the partner's own scale.
         best: the value of its own best plan by the same estimates.
-        doubts: the plan's (reviewer, paper) pairs worth less than an unknown one.
     """
 
     accepts: bool
     value: float
     best: float
-    doubts: tuple[Pair, ...]
 
 
 def judge(view: MatchingView, plan: Assignment, accept_fraction: float) -> Verdict:
     """Judges `plan` as the seat of `view`."""
     table = estimates(view)
-    expected = int(UNSEEN_VALUE * view.scale)  # displayed values are cut to ints, and so is what they are compared with
     value = sum(table[reviewer][paper] for reviewer, paper in enumerate(plan))
     best = _best_value(table)
-    doubts = tuple((reviewer, paper) for reviewer, paper in enumerate(plan) if table[reviewer][paper] < expected)
     wanted = accept_fraction * best
     # Sums of unknown cells' worth differ in their last digit by the order in which they are added.
-    return Verdict(value >= wanted or math.isclose(value, wanted, rel_tol=1e-9), value, best, doubts)
+    return Verdict(value >= wanted or math.isclose(value, wanted, rel_tol=1e-9), value, best)
 
 
 def estimates(view: MatchingView) -> Estimates:

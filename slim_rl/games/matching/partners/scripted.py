@@ -3,7 +3,7 @@
     shy          states the score of a pair it is directly asked about, and nothing else. It is vague to a message that asks
                  about more than a few pairs, or that is not a sentence, so that one message cannot get its whole table.
     forthcoming  states its whole table in its first reply; from then on it answers like shy.
-    mute         states no score, even if asked directly, and explains no rejection.
+    mute         states no score, even if asked directly.
 
 All judge proposals alike (see `judging`). A reply depends on the view alone, its seed included; sentences are few and
 regular, so that a small model can learn to read them.
@@ -13,24 +13,23 @@ from __future__ import annotations
 
 import itertools
 import random
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from slim_rl.dialogue.partner import PartnerFailure
+from slim_rl.dialogue.players import Partner, PartnerFailure
 from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError
-from slim_rl.games.matching.actions import listed
-from slim_rl.games.matching.optimum import Assignment
-from slim_rl.games.matching.partners.judging import Verdict, judge
+from slim_rl.games.matching.partners.judging import judge
 from slim_rl.games.matching.reading.reader import Reading, read
 from slim_rl.games.matching.roster import Pair
-from slim_rl.games.matching.view import MatchingView
+from slim_rl.games.matching.state import MatchingView
 from slim_rl.seeds import seed_of
 
-VERSION = 7  # raised when the same view would get another reply
+ACCEPT_FRACTION = 0.75
+VERSION = 8  # raised when the same view would get another reply
 
 GREETINGS = ("Hello. Ask me about a reviewer and a paper.", "Hi. Which reviewer and which paper interest you?")
 VAGUE = (
@@ -69,21 +68,19 @@ SENTENCES_UP_TO = 4  # the largest n whose table is told in the sentences of sin
 
 
 @dataclass
-class ScriptedPartner(ABC):
+class ScriptedPartner(Partner):
     """Base class of the three.
 
     Attributes:
         accept_fraction: accept a plan worth this share of the partner's own best plan; 0 accepts every full plan.
         max_pairs: maximum number of pairs that one message may ask about.
-        explain_rejections: whether a rejection names the assignments below expectation, which is information nobody asked for.
         wordings: number of sentences for a score, and for a missing one, 1 to 8; the sentence for a pair is drawn from the
             dialogue's seed.
     """
 
     kind: ClassVar[str]
-    accept_fraction: float = 0.75
+    accept_fraction: float = ACCEPT_FRACTION
     max_pairs: int = 2
-    explain_rejections: bool = False
     wordings: int = 1
 
     def __post_init__(self) -> None:
@@ -94,10 +91,6 @@ class ScriptedPartner(ABC):
         if type(self.max_pairs) is not int or self.max_pairs < 1:
             raise ConfigError(
                 f"partner.args.max_pairs is {self.max_pairs!r}, but a message may ask about 1 pair or a larger whole number of them."
-            )
-        if type(self.explain_rejections) is not bool:
-            raise ConfigError(
-                f"partner.args.explain_rejections is {self.explain_rejections!r}, but it is true or false."
             )
         check_chance("accept_fraction", self.accept_fraction, "a share")
 
@@ -119,10 +112,9 @@ class ScriptedPartner(ABC):
             )
         refused = bool(view.history) and view.history[-1].seat == view.seat and view.history[-1].error is not None
         if game.pending is not None:
-            verdict = judge(game, game.pending, self.accept_fraction)
-            if verdict.accepts:
+            if judge(game, game.pending, self.accept_fraction).accepts:
                 return "[accept]"
-            return "[reject]" if refused else f"[reject] {self.objection(game, game.pending, verdict)}"
+            return "[reject]" if refused else f"[reject] {BETTER}"
         if refused:
             return f"[message] {NOTED[0]}"
         if not view.received:
@@ -135,12 +127,6 @@ class ScriptedPartner(ABC):
     @abstractmethod
     def answer(self, message: Reading, view: View, game: MatchingView) -> str:
         """Returns the reply to a message."""
-
-    def objection(self, game: MatchingView, plan: Assignment, verdict: Verdict) -> str:
-        """Returns the reason of a rejection; with `explain_rejections`, the assignments below expectation, without scores."""
-        if not self.explain_rejections or not verdict.doubts:
-            return BETTER
-        return f"I doubt {listed([game.roster.pair(pair) for pair in verdict.doubts])}."
 
 
 @dataclass
@@ -198,7 +184,7 @@ class ForthcomingPartner(ShyPartner):
 
 
 class MutePartner(ScriptedPartner):
-    """Partner that never states a score, and explains no rejection, since that would inform too."""
+    """Partner that never states a score."""
 
     kind = "mute"
 
@@ -206,9 +192,6 @@ class MutePartner(ScriptedPartner):
         if message.asked or message.general:
             return choose(SILENT, view)
         return PROPOSE if message.suggests else choose(NOTED, view)
-
-    def objection(self, game: MatchingView, plan: Assignment, verdict: Verdict) -> str:
-        return BETTER
 
 
 def check_chance(name: str, value: Any, what: str = "a chance") -> None:

@@ -6,7 +6,7 @@ Annotations depend on the dialogue alone; annotating twice changes nothing.
 A question is answered, or not, by the other seat's next valid turn. What a seat learns without asking it knows from then on,
 but credits to no question.
 
-Whenever the same dialogue would get other annotations, `MatchingEnv.annotator_version` is raised.
+Whenever the same dialogue would get other annotations, `MatchingInstrument.annotator_version` is raised.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slim_rl.dialogue.record import Dialogue, Turn
-from slim_rl.games.matching.instance import GameState, state_of
 from slim_rl.games.matching.questions.answers import answers, denies_score, informs, refused, stated_pairs
 from slim_rl.games.matching.questions.asked import answered
 from slim_rl.games.matching.questions.value import Knowledge, Worth
-from slim_rl.games.matching.reading.grammar import KINDS
+from slim_rl.games.matching.reading.acts import KINDS
 from slim_rl.games.matching.reading.masking import mask
 from slim_rl.games.matching.reading.pairing import named_pairs
 from slim_rl.games.matching.reading.reader import Reading, read
 from slim_rl.games.matching.roster import Pair, Roster
+from slim_rl.games.matching.state import GameState, state_of
 
 _SPEECH = ("message", "reject")  # the actions whose text may ask or tell
 

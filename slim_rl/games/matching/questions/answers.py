@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from slim_rl.games.matching.reading.clauses import sentences, words
-from slim_rl.games.matching.reading.masking import body
+from slim_rl.games.matching.reading.masking import body, sentences, words
 from slim_rl.games.matching.reading.pairing import NUMBER, by_side, stated_values, without_bounds
 from slim_rl.games.matching.reading.reader import read
 from slim_rl.games.matching.roster import Pair, Roster

@@ -14,11 +14,11 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.reading.masking import body
 from slim_rl.games.matching.reading.pairing import by_side, last_named
 from slim_rl.games.matching.reading.reader import read
 from slim_rl.games.matching.roster import Pair, Roster
+from slim_rl.games.matching.state import GameState
 
 
 def seeks_information(text: str, game_state: Any = None) -> bool:

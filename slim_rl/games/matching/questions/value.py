@@ -36,9 +36,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from slim_rl.games.matching.instance import UNSEEN_VALUE, GameState
-from slim_rl.games.matching.optimum import best_assignment, score_of_best, total
 from slim_rl.games.matching.roster import Pair
+from slim_rl.games.matching.state import UNSEEN_VALUE, GameState, best_assignment, score_of_best, total
 from slim_rl.measured import rank as standing
 
 Floats = NDArray[np.float64]

@@ -1,9 +1,7 @@
-"""Free text about reviewers and papers, read once, for partners and instrument alike.
+"""Free text about reviewers and papers, read once, for partners and annotator alike.
 
-masking    names become tokens, words their usual spelling
-clauses    the sentences of a message, lists and broken lines put together
-pairing    which reviewer belongs to which paper, and which value to which pair
-grammar    what a clause does: ask, suggest, or neither; and what it leaves out
-reader     what a message asks and states
-form       whether a message is a sentence at all
+masking   names become tokens, lines become sentences and clauses
+pairing   which reviewer belongs to which paper, and which value to which pair
+acts      what a clause does: ask, seek consent, propose, or state
+reader    what a message asks and states, names left out being those said last
 """

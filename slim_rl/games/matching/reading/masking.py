@@ -1,13 +1,14 @@
-"""Masking of names: "R3" is a reviewer, "P5" a paper of the roster, and no other capitals are left.
+"""Text with names as tokens, in sentences: "R3" is a reviewer, "P5" a paper; no other capitals are left.
 
-A capitalised word within a sentence that the roster does not know becomes "R_", or "P_" after a preposition: an unknown name.
 Everyday misspellings are corrected. Patterns written for masked text hold for any roster.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
+from itertools import groupby
 
 from slim_rl.games.matching.roster import Roster
 
@@ -23,35 +24,28 @@ _LOOKS_LIKE_TOKEN = re.compile(r"\b[RP]\d")
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 # "Sofia / QuAC" is a pair; any other slash between spaces stands between lines.
 _SLASH = re.compile(r"(?P<pair>\b([RP])\d+ / (?!\2)[RP]\d+(?= *[?.\n/-]| *$))|\s/(?:\s|$)")
-
 # A row of a player's table, as it is shown to it
 _ROW = re.compile(r"(?m)^\W*R\d+: P\d+ (?:\d[\d.]*|[?-])\*?(?:, P\d+ (?:\d[\d.]*|[?-])\*?)+")
-
 _SPELLINGS = {
-    "whats": "what's", "hows": "how's", "whos": "who's", "wheres": "where's", "dont": "don't", "doesnt": "doesn't",
-    "cant": "can't", "isnt": "isn't", "arent": "aren't", "youre": "your", "ur": "your", "u": "you", "r": "are",
-    "thats": "that's", "theres": "there's", "lets": "let's", "im": "i'm", "ive": "i've", "ill": "i'll", "il": "i'll",
-    "havent": "haven't", "didnt": "didn't", "lemme": "let me", "gimme": "give me", "pls": "please", "plz": "please",
-    "wat": "what", "wats": "what's", "hes": "he's", "shes": "she's", "choise": "choice", "thoughs": "thoughts", "canwe": "can we",
-    "wanna": "want to", "gonna": "going to", "okays": "okay", "okay's": "okay", "ya": "you", "ok": "okay", "k": "okay",
-    "alright": "okay", "alrighty": "okay", "yup": "yes", "yep": "yes", "yeah": "yes", "yea": "yes", "anybody": "anyone",
-    "somebody": "someone", "everybody": "everyone", "abt": "about", "info": "information", "infos": "information",
-    "tho": "though", "cuz": "because", "cause": "because", "aight": "okay", "theyre": "they're", "versus": "vs",
-    "bets": "best", "doe": "does",
+    "whats": "what's", "wats": "what's", "wat": "what", "hows": "how's", "whos": "who's", "dont": "don't", "doesnt": "doesn't", "cant": "can't", "isnt": "isn't",
+    "youre": "your", "ur": "your", "u": "you", "thats": "that's", "lets": "let's", "im": "i'm", "ive": "i've", "lemme": "let me",
+    "gimme": "give me", "pls": "please", "plz": "please", "wanna": "want to", "gonna": "going to", "ok": "okay", "k": "okay",
+    "alright": "okay", "yep": "yes", "yeah": "yes", "anybody": "anyone", "somebody": "someone", "abt": "about", "info": "information",
+    "versus": "vs",
 }  # fmt: skip
-# Words that a capital within a sentence does not make a name.
-_EVERYDAY = frozenset(
+_ITEM = re.compile(r"\s*(?:[-*\u2022\u2013]+|\(?\d{1,2}[.)](?!\d))\s+")
+_CARRIES_ON = re.compile(r"(?:on|for|at|with|in|vs|than|of)\b|[?!. ]+$")
+# A full stop between digits is a decimal point, and the one of "vs." ends nothing.
+_SENTENCE = re.compile(r"(?:[^.?!]|(?<=\d)\.(?=\d)|(?<=\bvs)\.)+([.?!]*)")
+_TOKEN = re.compile(r"[^\W_]+(?:'[^\W_]+)*|[,:()#-]")
+_DASH = str.maketrans({"\u2013": "-", "\u2014": "-"})
+_BARE_WORDS = frozenset(
     """
-    i a an the and but or so if then that this these those it you your we our my me he she they them her him
-    his their who what which where when why how is are was were be do does did have has had can could will
-    would should shall may might must not no yes okay sure please thanks thank great good bad best hi hello
-    hey on for at in to of with by from as about any anything anyone all also too just let maybe think
-    thinking see know tell give share send does got get put move swap lock score scores reviewer reviewers
-    paper papers information board table proposal plan idea sounds sound works work looks look one two first
-    second next ps lol haha ah oh um hmm well now ready done dark light green red blank
+    on for at with in to and or the a of s vs about as regarding concerning regards respect between among looking speaking
+    paper papers reviewer reviewers column row score scores value values number numbers rating pair pairs both then plus respectively doing
+    your yours his her same too also next now please maybe one more question okay great thanks so hi hello hey all right
     """.split()  # noqa: SIM905
 )
-_PREPOSITION = re.compile(r"\b(?:on|for|at|to|in|with|onto) $", re.IGNORECASE)
 
 
 def untagged(text: str) -> tuple[str | None, str]:
@@ -74,8 +68,8 @@ def mask(text: str, roster: Roster) -> str:
     for mention in roster.find(text):
         pieces += [_lowered(text[end : mention.start]), f"{'R' if mention.kind == 'reviewer' else 'P'}{mention.index}"]
         end = mention.end
-    text = _ROW.sub(_without_marks, "".join([*pieces, _lowered(text[end:])]))
-    return _SLASH.sub(lambda match: match["pair"] or "\n", _WORD.sub(_spelled, text))
+    text = _ROW.sub(_without_marks, _WORD.sub(_spelled, "".join([*pieces, _lowered(text[end:])])))
+    return _SLASH.sub(lambda match: match["pair"] or "\n", text)
 
 
 def _without_marks(row: re.Match[str]) -> str:
@@ -90,12 +84,49 @@ def _lowered(text: str) -> str:
 
 def _spelled(match: re.Match[str]) -> str:
     word, lower = match[0], match[0].lower()
-    if NAME.match(word):
-        return word
-    if lower in _SPELLINGS:
-        return _SPELLINGS[lower]
-    if word[0].isupper() and word[1:].isalpha() and word[1:].islower() and lower not in _EVERYDAY:
-        before = match.string[max(0, match.start() - 6) : match.start()]
-        if before.rstrip(" ,-:(")[-1:].isalnum() and "\n" not in before[-2:]:
-            return "P_" if _PREPOSITION.search(before) else "R_"
-    return lower
+    return word if NAME.match(word) else _SPELLINGS.get(lower, lower)
+
+
+def sentences(text: str) -> Iterator[tuple[str, bool]]:
+    """Returns the sentences of a masked text, in order, each with whether a question mark closes it. Never raises."""
+    for line in _joined_lines(text):
+        for sentence in _SENTENCE.finditer(line):
+            yield sentence[0].strip(" \t.?!"), "?" in sentence[1]
+
+
+def words(clause: str) -> str:
+    """Returns the words of a clause with single spaces.
+
+    Commas and dashes are words, a possessive's s is off a name, and a repeated word stands once.
+    """
+    tokens = _TOKEN.findall(clause.translate(_DASH))
+    return " ".join(word for word, _ in groupby(t.removesuffix("'s") if NAME.match(t) else t for t in tokens))
+
+
+def _joined_lines(text: str) -> list[str]:
+    """Returns the lines without bullets, joined to the line before if they continue it.
+
+    A line continues if a colon introduces it, if it goes with such a list (as a bullet, or naming only), or if it begins with a preposition.
+    """
+    lines: list[str] = []
+    listed = False
+    for raw in text.split("\n"):
+        item = _ITEM.match(raw)
+        line = (raw[item.end() :] if item else raw).strip()
+        if not line:
+            continue
+        last = lines[-1] if lines else "."
+        introduced = last.endswith(":")
+        listed = introduced or (listed and (item is not None or is_bare(line)))
+        if introduced or (last[-1] not in ".?!" and _CARRIES_ON.match(line)):
+            lines[-1] += f" {line}"
+        elif listed:
+            lines[-1] = f"{last.rstrip(' .,;')}, {line}"
+        else:
+            lines.append(line)
+    return lines
+
+
+def is_bare(text: str) -> bool:
+    """Returns True if a clause only names somebody: "R0 on P0", "for the P3 paper"."""
+    return bool(NAME.search(text)) and all(word in _BARE_WORDS or NAME.fullmatch(word) for word in _WORD.findall(text))

@@ -21,7 +21,7 @@ _BESIDES = (
     r"instead of|rather than|(?:(?<=anyone )|(?<=anybody )|(?<=anything )|(?<=everyone ))but"
 )
 _EXCLUDED = re.compile(
-    rf"\b(?:{_BESIDES}|not|over)(?:(?: (?:the|for|on|just|only|both|your|my|putting|having))* ?[RP](?:\d+|_)(?:'s)?"
+    rf"\b(?:{_BESIDES}|not|over)(?:(?: (?:the|for|on|just|only|both|your|my|putting|having))* ?[RP]\d+(?:'s)?"
     rf"(?:\s*(?:,|and|or)\s*(?=[RP]))?)+|\b(?:{_BESIDES}) (?:him|her|them|those|these)\b"
 )
 _OUTDONE = re.compile(r"\b((?:any|some)(?:one|body|thing)|who|else)\b([^R]*)\bthan R\d+")  # "anyone better than R0"
@@ -36,7 +36,6 @@ _COMPARED = re.compile(
 # "With R0 on P0, who is best for P3": the pair is settled.
 _SETTLED = re.compile(rf"^[^RP]*\bwith {_PAIR}(?:(?: ?,| and| ?, and) {_PAIR})* ?,(?=.*[RP]\d)")
 _BETWEEN = re.compile(r"[,;&+]|\b(?:and|or|then|vs|versus|but)\b")
-_ONE_REVIEWER = re.compile(r"\b(?:he|she|him|her|his)\b")
 
 
 def by_side(text: str) -> tuple[set[int], set[int]]:
@@ -88,8 +87,6 @@ def _left_out(text: str, earlier: str) -> str:
     """Returns the names of the side that a clause does not name."""
     reviewers, papers = by_side(text)
     last = "" if reviewers else last_named(earlier, "R")
-    if last and _ONE_REVIEWER.search(text):
-        last = last.rpartition(" ")[2]
     return last if papers else f"{last} {last_named(earlier, 'P')}"
 
 
@@ -127,7 +124,7 @@ def without_bounds(text: str) -> str:
 
 
 def stated_values(text: str) -> list[tuple[Pair, float]]:
-    """Returns the values of a statement, in order; a value belongs to the names next to it, or the last ones."""
+    """Returns the values of a statement, in order; each belongs to the names next to it, or the last ones."""
     if "respectively" in text:
         return []
     text = without_bounds(text)

@@ -1,6 +1,6 @@
 """Reader of English messages: what one message asks and states. Partners and annotator share it.
 
-Two notions: what a clause does (`grammar`), and which pairs it names, a name left out being the last one named (`pairing`).
+Each clause is read by itself: what it does (`acts`), and which pairs it names (`pairing`); names left out are those said last.
 
 Invariants:
     `Reading.asked` holds no pair that only a statement, a plan, a search for consent or a general question names.
@@ -10,26 +10,64 @@ Invariants:
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
-from slim_rl.games.matching.reading import grammar
-from slim_rl.games.matching.reading.clauses import is_bare, sentences, words
-from slim_rl.games.matching.reading.form import is_malformed
-from slim_rl.games.matching.reading.grammar import INFORMATION_SEEKING, KINDS
-from slim_rl.games.matching.reading.masking import NAME, READ_UP_TO, body, untagged
+from slim_rl.games.matching.reading import acts
+from slim_rl.games.matching.reading.acts import INFORMATION_SEEKING, KINDS
+from slim_rl.games.matching.reading.masking import NAME, READ_UP_TO, body, is_bare, sentences, untagged, words
 from slim_rl.games.matching.reading.pairing import by_side, named_pairs, stated_values, without_excluded
 from slim_rl.games.matching.roster import Pair, Roster
 
-CLAUSES_BACK = 20  # clauses of a message in which a later one looks for what it leaves out
 LOOK_BACK = 4  # messages before this one in which a name that is left out may have been said
+CLAUSES_BACK = 20  # the same, in clauses
 
 # A point's number, and a question mark spoken about
-_MARK = re.compile(r"\(\s*(?:\d|[a-e])\s*\)(?=\s*\w)|\(\?\)|[\"']\?[\"']|\ba \? ")
-_FORM = re.compile(r"(?:^[^\n\d]*[RP]\d+ ?[:=][ _]*(?:\n|\Z)){2,}", re.MULTILINE)  # lines to be filled in
-_BLANK = re.compile(r" ?[:=][ _]*$", re.MULTILINE)
+_MARK = re.compile(r"\(\s*(?:\d|[a-e])\s*\)(?=\s*\w)|\(\?\)|[\"']\?[\"']")
+# What points back at a name, at one pair, and at several
+_NAME_SAID = re.compile(
+    r"\b(?:he|she|him|her|his|they|their|them|there|same|too|it|that one|those|these|both|each|either|(?:that|this) (?:paper|reviewer|one|person|pair))\b"
+)
+_PERSON, _PLACE = re.compile(r"\b(?:he|she|him|her|his)\b"), re.compile(r"\b(?:there|it|that paper|this paper)\b")
+_PAIR_SAID = re.compile(
+    r"\b(?:it|that|this|there|yours|him|her|(?:the|your|a|his|her|its|that|what) (?:score|value|number|rating|figure)|(?:do|can|have|could|would|don't) you(?: \w+)?$"
+    r"|tell me$|anything$|and you$|^you$|about you$|what do you have$|your (?:side|table|end))\b|^(?:score|value|number)$|^how (?:much|high|strong|good|well)\b"
+)
+_PAIRS_SAID = re.compile(
+    r"\b(?:them|these|those|they|each|both|their|scores|values|numbers|either|which|who|following)\b"
+)
+_CHOOSES = re.compile(r"^(?:who|which)\b|\bof (?:them|the two|these|those)\b")
+_ELLIPSIS = re.compile(r"^(?:what|how)(?:'s| is| are| about)? (?:[RP]\d+(?:'s| and| or| ,)? ?)+$")  # "what about R3"
+_ABOUT = re.compile(r"(?:how|what) about (?=[RP]\d|the|that|him|her)")
+_CORRECTS = re.compile(
+    r"\b(?:i mean|i meant|make (?:that|it)|correction|i wanted|scratch that|sorry|oops|my mistake)\b"
+)
+_INVITES = re.compile(
+    r"\b(?:ask me|which (?:\w+ )?(?:reviewer|paper|pair)|name a (?:reviewer|pair)|(?:like|want) to know|interests? you|ask (?:for|about))\b"
+)
+_ANSWERS = re.compile(r"(?<![RP\d])\d|\b(?:no score|nothing|unknown|don't|can't|cannot)\b")
+_NUMBER = re.compile(r"(?<![RP\d_])\d")
+# Where a new clause begins within a sentence
+_CUT = re.compile(
+    rf";\s*|(?:[,:()\u2013\u2014]|\s-+\s|\b(?:and|but|or|while|otherwise)\b)\s*(?={acts.FILLER.pattern}(?:{acts.QUESTION.pattern}"
+    rf"|(?:{acts.TERMS['tell']}) (?:me|us)\b|(?:please|kindly) |yours?\b|(?:i|i'm|i've|i'll|i'd|we|we're|we'll|my|mine|you|he|she|it|that's|let's) \w|you\W*$"
+    r"|sorry\b|no ?[,:] ))|(?<!know )(?<!what )(?<!wonder )(?<!wondering )(?<!me )(?<!see )(?<!sure )(?<!it )(?<!idea )"
+    r"\b(?=(?:if|unless|because|since|although|given that)\b(?! (?:you|i) (?:could|can|would|might|may)\b))"
+)
+# What nobody writes by choice: a word or a group of them twice in a row, two prepositions before a name, a name next to itself, pairs of
+# names with nothing between them, control tokens of a chat template, three empty lines. People do write "no no" and "very very good".
+_TWICE = re.compile(r"(?<![\w'])([^\W_]+(?:'\w+)?(?: [^\W_]+(?:'\w+)?){0,2}):? \1(?![\w'])")
+_MAY_REPEAT = frozenset(
+    """
+    a blah bye cool far go ha had haha he hello hey hi hm just lol long many more much no not now oh okay please pretty
+    really so super sure thanks that very wait way well yes
+    """.split()  # noqa: SIM905
+)
+_GARBLED = re.compile(
+    r"\b(?:on|for|at)(?: the)? (?:on|for|at)(?: the)? [RP]\d|\b([RP]\d+) (?:(?:on|for|at|the|is) )+\1\b|\bR\d+ P\d+ R\d+ P\d|\bP\d+ R\d+ P\d+ R\d"
+)
+_CONTROL = re.compile(r"<\|\w+\|>|</?(?:s|bos|eos)>|\n{4}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +81,8 @@ class Reading:
         general: whether it asks something else: about a whole reviewer, the table, or no score at all.
         suggests: whether it suggests or seeks consent ("Should we put Ava on BLEU?").
         statements: the (pair, value) statements in it, in order.
-        malformed: whether it is no sentence (see `form`); what it asks and states is a guess then.
-        unread: whether it has a question mark or a pair of names, and none of its clauses was read.
+        malformed: whether it is no sentence; what it asks and states is a guess then.
+        unread: whether it has a question mark, and none of its clauses was read.
     """
 
     asked: tuple[Pair, ...] = ()
@@ -78,212 +116,166 @@ def read(text: str, roster: Roster, before: Sequence[str] = ()) -> Reading:
 
 @lru_cache(maxsize=16384)
 def _read(text: str, roster: Roster, before: tuple[str, ...]) -> Reading:
-    if untagged(text)[0] in ("propose", "accept"):
+    tag, rest = untagged(text)
+    if tag in ("propose", "accept"):
         return Reading()
-    return _Reader(text, roster, before).reading(is_malformed(text, roster))
+    spoken = [body(each, roster) for each in before if untagged(each)[0] not in ("propose", "accept")]
+    masked = body(text, roster)
+    twice = _says_twice(" ".join(rest.lower().split(" "))) and _says_twice(
+        masked
+    )  # "Li Li" may be one name, and two may be one slip
+    malformed = twice or _CONTROL.search(rest) is not None or _GARBLED.search(masked) is not None
+    return _Reader(_MARK.sub("", masked), spoken).reading(malformed)
+
+
+def _says_twice(text: str) -> bool:
+    return any(match[1] not in _MAY_REPEAT for match in _TWICE.finditer(text))
 
 
 class _Reader:
     """State while one message is read, clause by clause."""
 
-    def __init__(self, text: str, roster: Roster, before: tuple[str, ...]) -> None:
-        self.text = _FORM.sub(lambda lines: _BLANK.sub("?", lines[0]), _MARK.sub("", body(text, roster)))
-        self.roster, self.before = roster, before
-        self.clauses_before: deque[str] = deque(maxlen=CLAUSES_BACK)  # the clauses before the present one
-        self.topic = ""  # those of the same sentence
+    def __init__(self, text: str, spoken: list[str]) -> None:
+        self.text = text
+        self.said = spoken  # the messages before, and then this one's clauses so far
+        heard = spoken[-1] if spoken else ""
+        own = spoken[-2] if len(spoken) > 1 else ""
+        self.invited = _INVITES.search(heard) is not None  # the other player asked which pair it wants to know
+        self.answered = all(by_side(heard)) and _ANSWERS.search(heard) is not None
+        # Names alone may continue a question: one was invited, just answered, or asked before.
+        self.follows = self.invited or self.answered or ("?" in own and NAME.search(own) is not None)
         self.asking = False  # whether the clause before asked
-        self.named: Sequence[Pair] = ()  # what the clause before named, and nothing else
-        self.waiting = False  # whether it left out what it asks about
-        self.mentioned: list[Pair] | None = None  # the pairs of the last clause that names somebody
-        self.asked: list[Pair] = []
+        self.names_nobody = True  # so far
+        self.mentioned: list[Pair] = []  # the pairs of the last clause that names somebody
         self.last: list[Pair] = []  # what the last asking clause asked about
-        self.floated: set[Pair] = set()
+        self.asked: list[Pair] = []
+        self.suggested: set[Pair] = set()
         self.labels: set[str] = set()
         self.statements: list[tuple[Pair, float]] = []
-        self.general = self.suggests = self.unread = False
-
-    @cached_property
-    def earlier(self) -> list[str]:
-        """Returns the messages before, without plans, whose names cannot be left out later."""
-        spoken = (each for each in self.before if untagged(each)[0] not in ("propose", "accept"))
-        return [body(each, self.roster) for each in spoken]
-
-    @cached_property
-    def heard(self) -> str:
-        """Returns the other player's last message; "" without one."""
-        return self.earlier[-1] if self.earlier else ""
-
-    @property
-    def just_before(self) -> str:
-        """Returns the clause before the present one, or else the other player's last message."""
-        return self.clauses_before[-1] if self.clauses_before else self.heard
-
-    @cached_property
-    def just_stated(self) -> set[Pair]:
-        """Returns the pairs whose values the other player's last message states."""
-        return {pair for sentence, _ in sentences(self.heard) for pair, _ in stated_values(sentence)}
-
-    @cached_property
-    def invited(self) -> bool:
-        """Returns True if the other player just asked which pair it wants to know."""
-        return grammar.INVITES.search(self.heard) is not None
-
-    @cached_property
-    def follows(self) -> bool:
-        """Returns True if names alone may continue a question: one was invited, asked before, or just answered."""
-        last_own = self.earlier[-2] if len(self.earlier) > 1 else ""
-        asked_before = "?" in last_own and NAME.search(last_own) is not None
-        answered = all(by_side(self.heard)) and grammar.ANSWERS.search(self.heard) is not None
-        return self.invited or asked_before or answered
+        self.general = self.suggests = False
 
     def reading(self, malformed: bool) -> Reading:
         for sentence, marked in sentences(self.text):
-            self.topic = ""
-            clauses = grammar.cut(sentence)
+            clauses = cut(sentence)
             for number, clause in enumerate(clauses, 1):
                 self._clause(clause, marked and number == len(clauses))
-        unread = self.unread and not (self.asked or self.general or self.suggests or self.statements)
-        asks = tuple(dict.fromkeys(self.asked)), frozenset(self.floated), frozenset(self.labels)
+        unread = "?" in self.text and not (self.asked or self.general or self.suggests or self.statements)
+        asks = tuple(dict.fromkeys(self.asked)), frozenset(self.suggested), frozenset(self.labels)
         return Reading(*asks, self.general, self.suggests, tuple(self.statements), malformed, unread)
 
     def _clause(self, raw: str, marked: bool) -> None:
-        clause = grammar.opened(text := words(raw))
+        clause = acts.opened(text := words(raw))
         if not clause:
             self.asking = self.asking or "question" in text
             return
-        names = NAME.search(clause) is not None
-        act, pairs = self._act(text, clause, marked, names)
-        if act in ("ask", "name") and pairs and self.just_stated.issuperset(pairs) and not grammar.heads(clause):
-            act = "none"  # "62 for Ava on BLEU?", where the other player has just said so
-        if act == "none" and self.named and grammar.IF_YOU_SEE.match(clause):
-            act, pairs = "ask", [*self.named]
-        if act == "none" and self.invited and names and not re.search(r"\d", NAME.sub("", text)):
-            act, pairs = "ask", pairs or self._filled(clause)
-        self.named = pairs if names and act == "none" and is_bare(clause) else ()
-        if act == "none" and pairs and self.waiting and grammar.SUBORDINATE.match(clause):
-            act = "ask"
-        self._note(act, pairs, raw, clause, marked)
-        if names or (grammar.points(text, "person") and grammar.points(text, "place")):
-            named = pairs or list(named_pairs(text))
-            pointing = not named and grammar.points(text, "name")
-            self.mentioned = self._filled(text) if pointing else named
-        self.topic = f"{self.topic} , {text}" if self.topic else text
-        self.clauses_before.append(text)
+        act, pairs = self._act(text, clause, marked)
+        if act in ("ask", "name"):
+            self.labels.add(("pair" if act == "ask" else "check") if pairs else acts.kind_of(clause))
+            self.suggested.update(pairs if act == "name" else ())
+            self.general = self.general or not pairs
+            self.asked += pairs
+            self.last = pairs or self.last
+        elif act in ("propose", "none"):
+            self.suggests = self.suggests or act == "propose"
+            self.statements += stated_values(raw)
+        else:  # a kind of question without pairs
+            self.labels.add(act)
+            self.suggests, self.general = self.suggests or act == "check", self.general or act != "check"
         self.asking = act == "ask"
-        self.waiting = act == "ask" and not pairs and not grammar.WHOLE.search(clause)
+        self.said.append(text)
+        if NAME.search(text):
+            named = pairs or list(named_pairs(text))
+            self.mentioned = named or (self._filled(text) if _NAME_SAID.search(text) else [])
+            self.names_nobody = False
 
-    def _act(self, text: str, clause: str, marked: bool, names: bool) -> tuple[grammar.Act, list[Pair]]:
+    def _act(self, text: str, clause: str, marked: bool) -> tuple[acts.Act, list[Pair]]:
         """Returns what a clause does, and the pairs that it names in doing so."""
-        pairs = list(named_pairs(clause))
-        if names and grammar.CORRECTS.search(text) and (self.last or self.follows):
+        pairs, names = list(named_pairs(clause)), NAME.search(clause) is not None
+        if names and _CORRECTS.search(text) and (self.last or self.follows):
             self.asked = [pair for pair in self.asked if pair not in self.last]
             return "ask", pairs or self._filled(clause)
         if names and is_bare(clause):
             return self._bare(text, clause, marked, pairs)
-        if grammar.ALL_OF_THEM.fullmatch(clause) and "?" in self.heard:
-            return "ask", self._mentioned_before()
-        act = grammar.act_of(text, clause, marked)
-        if act == "name" and not pairs and (self.last or self.follows):
-            act = "ask"
-        if act in ("ask", "suggest") and grammar.HANDS_ON.search(clause):
-            act = "ask" if grammar.LACKS.search(self.just_before) else "suggest"
-        if act == "ask" and self.clauses_before and grammar.SAME_TO_YOU.fullmatch(clause):
-            act = "opinion" if grammar.plans(grammar.opened(self.just_before)) else "ask"
-        echo = grammar.ECHO.match(clause) if act == "ask" and not names else None
-        if echo and re.search(rf"\b{echo[1]}\b", self.heard):
-            act = "process"
-        if grammar.SEARCHES.search(clause):
-            pairs = []
-        elif act in ("ask", "name") and not pairs:
-            pairs = self._completed(clause, act)
-        return act, pairs
+        about = names and _ABOUT.match(clause) is not None and not acts.suggests(clause)
+        act = "ask" if about else acts.act_of(text, clause, marked)
+        if act == "none" and self.invited and names and not _NUMBER.search(clause):
+            return "ask", pairs or self._filled(clause)
+        if act != "ask":
+            return act, pairs
+        if about and pairs and not acts.speaks_of_scores(clause):
+            return "name", pairs
+        return "ask", pairs or self._left_out(clause, names)
 
-    def _bare(self, text: str, clause: str, marked: bool, pairs: list[Pair]) -> tuple[grammar.Act, list[Pair]]:
+    def _bare(self, text: str, clause: str, marked: bool, pairs: list[Pair]) -> tuple[acts.Act, list[Pair]]:
         """Names and nothing else: a question with its mark, where one is invited, and after a question that they continue."""
-        context = self.follows or bool(self.last)
-        asks = grammar.NOUN_ASKS.search(text) and not text.startswith("thank")
-        follows = self.asking or self.invited or asks or (context and grammar.FOLLOWS.search(text))
-        if not (marked or follows):
+        continues = self.asking or self.invited or acts.asks_by_noun(text)
+        if not (marked or continues):
             return "none", pairs
-        if pairs:
-            return ("ask" if follows else "name"), pairs
-        chooses = " or " in text and any(map(NAME.search, (*self.earlier, *self.clauses_before)))
-        if context or chooses or self._complements(clause):
+        chooses = " or " in text and any(map(NAME.search, self.said))
+        if not pairs and (self.last or self.follows or chooses or self._complements(clause)):
             return "ask", self._filled(clause)
-        return ("ask" if marked else "none"), pairs
+        return ("ask" if continues or not pairs else "name"), pairs
 
-    def _completed(self, clause: str, act: grammar.Act) -> list[Pair]:
-        """Returns the pairs of a question with a name left out, unless it asks about a whole side."""
-        whole = grammar.WHOLE.search(clause)
-        if without_excluded(clause) != clause:
+    def _left_out(self, clause: str, names: bool) -> list[Pair]:
+        """Returns the pairs of a question with a name left out, unless it asks about a whole reviewer or paper."""
+        chooses = len(self.mentioned) > 1 and not names and _CHOOSES.search(clause) is not None
+        if (acts.WHOLE.search(clause) and not chooses) or without_excluded(clause) != clause:
             return []
-        if any(by_side(clause)):
-            return self._filled(clause) if not whole and self._leaves_out(clause, act) else []
-        shared = 1 in map(len, map(set, zip(*(self.mentioned or ()), strict=True)))  # one reviewer, or one paper
-        if self.mentioned and shared and grammar.points(clause, "choice"):
-            return self.mentioned if len(self.mentioned) > 1 else []
-        if whole or not (grammar.heads(clause) or grammar.points(clause, "pair", "left out")):
-            return []
-        lacks = bool(self.clauses_before) and grammar.LACKS.search(self.just_before) is not None
-        topic = all(by_side(self.topic)) and not re.search(r"\d", NAME.sub("", self.topic))
-        if grammar.points(clause, "general") and not (lacks or topic or grammar.points(clause, "pair")):
-            return []
-        mentioned = self.mentioned if self.mentioned is not None else self._mentioned_before()
-        if not mentioned:
-            return self._filled(clause) if grammar.points(clause, "person", "place") and " of " not in clause else []
-        return mentioned if len(mentioned) == 1 or lacks or grammar.points(clause, "several") else []
+        if names:
+            continues = (self.last or self.mentioned) and _ELLIPSIS.match(clause)
+            follows = continues or (self.names_nobody and self.answered) or self._complements(clause)
+            return self._filled(clause) if follows or _NAME_SAID.search(clause) else []
+        if _PERSON.search(clause) and _PLACE.search(clause):
+            return self._filled(clause)
+        mentioned = self._mentioned_before() if self.names_nobody else self.mentioned
+        points = _PAIR_SAID if len(mentioned) == 1 else _PAIRS_SAID
+        return mentioned if points.search(clause) else []
 
     def _mentioned_before(self) -> list[Pair]:
         """Returns the pairs of the last earlier message that names somebody."""
-        for at in range(len(self.earlier) - 1, -1, -1):
-            if NAME.search(self.earlier[at]):
-                return list(named_pairs(self.earlier[at], " . ".join(self.earlier[:at])))
+        for at in range(len(self.said) - 1, -1, -1):
+            if NAME.search(self.said[at]):
+                return list(named_pairs(self.said[at], " . ".join(self.said[:at])))
         return []
-
-    def _leaves_out(self, clause: str, act: grammar.Act) -> bool:
-        """Returns True if a question that names one side is about the other one that was named last."""
-        side = 0 if by_side(clause)[1] else 1
-        topic = by_side(self.topic)
-        if grammar.points(clause, "name") or (topic[side] and not topic[1 - side]) or (act == "name" and self.follows):
-            return True
-        if not self.clauses_before and self._complements(clause):
-            return True
-        message = by_side(" ".join(self.clauses_before))[side]
-        candidates = message or by_side(self.heard)[side]
-        evaluates = len(candidates) == 1 and grammar.EVALUATES.search(clause) is not None
-        return evaluates or (bool(candidates) and grammar.points(clause, "left out"))
 
     def _complements(self, clause: str) -> bool:
         """Returns True if the words just before name one side only, and the clause the other one."""
         side = 0 if by_side(clause)[1] else 1
-        before = by_side(self.just_before)
+        before = by_side(self.said[-1] if self.said else "")
         return bool(before[side]) and not before[1 - side]
 
     def _filled(self, clause: str) -> list[Pair]:
         """Returns the pairs of a clause, completed by the names that stood last."""
-        return list(named_pairs(clause, " . ".join((*self.earlier, *self.clauses_before))))
+        return list(named_pairs(clause, " . ".join(self.said[-CLAUSES_BACK:])))
 
-    def _note(self, act: grammar.Act, pairs: list[Pair], raw: str, clause: str, marked: bool) -> None:
-        if act == "none":
-            statements = stated_values(raw)
-            self.statements += statements
-            self.unread = self.unread or ((marked or bool(pairs)) and not (statements or grammar.states(clause)))
-        elif act in ("ask", "name"):
-            if pairs and self.waiting:
-                self.labels.discard("open")
-                self.labels.discard("process")
-            self.general = self.general or not pairs
-            self.labels.add(("pair" if act == "ask" else "check") if pairs else grammar.kind_of(clause))
-            self.floated.update(pairs if act == "name" else ())
-            self.asked += pairs
-            self.last = pairs or self.last
-        elif act in ("suggest", "propose"):
-            self.suggests = True
-            if act == "suggest":
-                self.labels.add("check")
-        else:
-            self.general = True
-            self.labels.add("check" if act == "opinion" else act)
+
+def cut(sentence: str) -> list[str]:
+    """Returns the clauses of a sentence.
+
+    "For R0 on P0, what do you have" stays whole, and so does "between R0 and R1, who is better on P0"; "R0 on P0, who is left for P1" does not.
+    """
+    cuts = [match.end() for match in _CUT.finditer(sentence)]
+    out: list[str] = []
+    for start, end in zip([0, *cuts], [*cuts, len(sentence)], strict=True):
+        part = sentence[start:end].strip(" ,;:")
+        values = out and sentence[:start].rstrip().endswith(";") and _NUMBER.search(out[-1]) and _NUMBER.search(part)
+        if values or (out and part and _continues(out[-1], part)):
+            out[-1] += f"{'; ' if values else ', '}{part}"
+        elif part:
+            out.append(part)
+    return out
+
+
+def _continues(before: str, part: str) -> bool:
+    """Returns True if a part asks about what stands before it, and names only that."""
+    point = acts.opened(words(part))
+    another = point.startswith("who") and NAME.search(part) is not None and all(by_side(before))
+    return (
+        is_bare(before.removeprefix("between "))
+        and not another
+        and not acts.is_own(point)
+        and not _CORRECTS.search(part)
+    )
 
 
 def classify(text: str, previous: str | None = None, roster: Roster | None = None) -> frozenset[str]:

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from slim_rl.config import parse_config
-from slim_rl.dialogue.factory import make_partner
+from slim_rl.dialogue.players import make_partner
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.partners.scripted import SILENT, ShyPartner
 from tests.games.matching.partners.test_scripted import SMALL, Match, names

@@ -6,11 +6,9 @@ import pytest
 
 from slim_rl.games.matching.env import MatchingView
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.games.matching.instance import GameState
-from slim_rl.games.matching.optimum import best_assignment
 from slim_rl.games.matching.partners.judging import estimates, judge
 from slim_rl.games.matching.roster import Roster
-from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.games.matching.state import GameState, MatchingSettings, best_assignment
 
 N = None
 
@@ -43,14 +41,6 @@ def test_own_best_plan_is_accepted_at_any_fraction(n: int) -> None:
     for state in generate_games(300, MatchingSettings(n=n, hardness=0, scales=True), seed=3):
         game = seen(state, 1)
         assert judge(game, best_assignment(estimates(game))[0], 1.0).accepts
-
-
-def test_doubts_are_the_plans_pairs_below_expectation() -> None:
-    game = view([[10, 99, N], [N, 49, 50], [N, N, 99]])
-    assert judge(game, (0, 1, 2), 0.75).doubts == ((0, 0), (1, 1))
-    assert judge(game, (0, 2, 1), 0.75).doubts == ((0, 0),)
-    scaled = view([[int(50 * 3.7), N], [N, N]], scale=3.7)
-    assert judge(scaled, (0, 1), 0.75).doubts == ()  # cut to an int, it is still worth what an unknown cell is
 
 
 @pytest.mark.parametrize("scales", [False, True])

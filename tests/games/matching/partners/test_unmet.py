@@ -8,11 +8,11 @@ import re
 import pytest
 
 from slim_rl.config import parse_config
-from slim_rl.dialogue.factory import make_partner
+from slim_rl.dialogue.players import make_partner
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.env import MatchingEnv
+from slim_rl.games.matching.lab.controls import NOT_TOLD, TOLD, ErringPartner, RephrasedPartner
 from slim_rl.games.matching.partners.scripted import ScriptedPartner, ShyPartner
-from slim_rl.games.matching.partners.unmet import NOT_TOLD, TOLD, ErringPartner, RephrasedPartner
 from slim_rl.games.matching.questions.answers import answers, stated_pairs
 from slim_rl.games.matching.reading.reader import read
 from tests.games.matching.partners.test_scripted import LARGE, SCALED, SMALL, GameState, Match, cells, names
@@ -119,7 +119,6 @@ def test_partner_wordings_exclude_the_unmet_ones() -> None:
         ({"wordings": 1.5}, r"partner\.args\.wordings is 1\.5"),
         ({"max_pairs": 0}, r"partner\.args\.max_pairs is 0, but a message may ask about 1 pair"),
         ({"max_pairs": "two"}, r"partner\.args\.max_pairs is 'two'"),
-        ({"explain_rejections": "maybe"}, r"partner\.args\.explain_rejections is 'maybe', but it is true or false"),
         ({"accept_fraction": 3}, r"partner\.args\.accept_fraction is 3, but a share lies between 0 and 1"),
         ({"answers": None}, r"partner\.args\.answers is None, but a chance lies between 0 and 1"),
     ],

@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 
 from slim_rl.config import parse_config
-from slim_rl.dialogue.factory import make_partner
 from slim_rl.dialogue.log import DialogueLog
+from slim_rl.dialogue.players import make_partner
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.games.matching.actions import format_proposal
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.games.matching.instance import GameState
+from slim_rl.games.matching.lab.controls import YokedPartner
 from slim_rl.games.matching.partners.scripted import NOTED, ShyPartner
-from slim_rl.games.matching.partners.yoked import YokedPartner
-from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.games.matching.state import GameState, MatchingSettings
 from tests.games.matching.partners.test_scripted import SMALL, Match, cells, names, stated
 
 OTHER = next(generate_games(1, MatchingSettings(n=3, scales=False, p_observed_2=0.9, hardness=0), seed=5))
@@ -95,15 +94,11 @@ def test_the_later_of_two_twins_counts_and_failed_ones_do_not(tmp_path: Path) ->
 
 def test_the_config_names_its_log(tmp_path: Path) -> None:
     log(tmp_path, recorded([ask(KNOWN[0])], 1))
-    partner = make_partner(parse_config({"partner": {"kind": "yoked", "replay": str(tmp_path)}}))
+    partner = make_partner(parse_config({"partner": {"kind": "yoked", "args": {"replay": str(tmp_path)}}}))
     assert partner is not None and partner.identity["kind"] == "yoked" and partner.identity["log"] == tmp_path.name
-    settings = {
-        "kind": "yoked",
-        "replay": str(tmp_path),
-        "args": {"max_pairs": 1},
-    }  # what the shy partner beside it has
-    assert make_partner(parse_config({"partner": settings})) is not None
-    with pytest.raises(ConfigError, match=r"partner\.replay"):
+    args = {"replay": str(tmp_path), "max_pairs": 1}  # what the shy partner beside it has
+    assert make_partner(parse_config({"partner": {"kind": "yoked", "args": args}})) is not None
+    with pytest.raises(ConfigError, match=r"partner\.args\.replay"):
         make_partner(parse_config({"partner": {"kind": "yoked"}}))
     with pytest.raises(DataError, match="no dialogue log"):
-        make_partner(parse_config({"partner": {"kind": "yoked", "replay": str(tmp_path / "none")}}))
+        make_partner(parse_config({"partner": {"kind": "yoked", "args": {"replay": str(tmp_path / "none")}}}))

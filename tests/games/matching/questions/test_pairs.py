@@ -15,52 +15,6 @@ AVA, DANIEL, SOFIA, ANDREI, MORGAN, JOSEPH, ETHAN, NOAH = range(8)
 BLEU, ELECTRA, GLOVE, GLUE, LLAMA, ROBERTA, QUAC, SWAG = range(8)
 
 
-@pytest.mark.parametrize(
-    ("text", "pairs"),
-    [
-        ("[message] What is Ava Li on BLEU?", [(AVA, BLEU)]),
-        ("what is your score of noah for swag", [(NOAH, SWAG)]),
-        ("How are Ava on BLEU and GLUE, and Noah on SWAG?", [(AVA, BLEU), (AVA, GLUE), (NOAH, SWAG)]),
-        ("What do you have for Ava or Noah on BLEU?", [(AVA, BLEU), (NOAH, BLEU)]),
-        ("Do you see Ava on BLEU, or Noah?", [(AVA, BLEU), (NOAH, BLEU)]),
-        ("What are Ava and Noah on BLEU and SWAG, respectively?", [(AVA, BLEU), (NOAH, SWAG)]),
-        ("What do you have on BLEU for Ava and on GLUE for Sofia?", [(AVA, BLEU), (SOFIA, GLUE)]),
-        ("For Ava Li, what do you see on BLEU and GLUE?", [(AVA, BLEU), (AVA, GLUE)]),
-        ("Can you give me the numbers for Ava/BLEU and Ava/GLUE?", [(AVA, BLEU), (AVA, GLUE)]),
-        ("any score for Sofia / QuAC?", [(SOFIA, QUAC)]),
-        ("between BLEU and RoBERTa, which is better for Ethan?", [(ETHAN, BLEU), (ETHAN, ROBERTA)]),
-        ("I have 40 for Ava on GLUE. What do you have for Ava on BLEU?", [(AVA, BLEU)]),
-        ("I have 40 for Ava on GLUE. What about you?", [(AVA, GLUE)]),
-        ("With Ava on BLEU and Noah on SWAG, what do you have for Sofia on GLUE?", [(SOFIA, GLUE)]),
-        ("With Ava on BLEU and Noah on SWAG, what do you have for GLUE?", []),
-        ("Any pairs that beat Ava on BLEU?", []),
-        ("What is Ava on BLEU? And what is Ava on BLEU again?", [(AVA, BLEU)]),
-        ("Is Ava stronger than Noah on BLEU?", [(AVA, BLEU), (NOAH, BLEU)]),
-        ("How does Ava do on GLUE vs. SWAG?", [(AVA, GLUE), (AVA, SWAG)]),
-        ("How is Ava on BLEU? And on GLUE?", [(AVA, BLEU), (AVA, GLUE)]),
-        ("How is Ava on BLEU? What about Noah?", [(AVA, BLEU), (NOAH, BLEU)]),
-        ("What do you have for these pairs?\n1. Ava Li on BLEU\n2. Noah on SWAG", [(AVA, BLEU), (NOAH, SWAG)]),
-        ("Could you tell me your score for Ava on:\n- BLEU\n- GLUE", [(AVA, BLEU), (AVA, GLUE)]),
-        ("How is Ava on BLEU, I have 62 for Noah on SWAG", [(AVA, BLEU)]),
-        ("I see Ava Li on BLEU: 62. What do you see for this pair?", [(AVA, BLEU)]),
-        ("Ava on BLEU, please.", [(AVA, BLEU)]),
-        ("your score for Ava on BLEU", [(AVA, BLEU)]),
-        ("score for Ava on BLEU", [(AVA, BLEU)]),
-        ("affinity between Ava and BLEU", [(AVA, BLEU)]),
-        ("score for Ava on BLEU: 62", []),
-        ("What do you have for Daniel?", []),
-        ("Does anyone look better for BLEU than Ava?", []),
-        ("Ava on BLEU? Noah on SWAG?", []),  # suggestions, by the annotation guide
-        ("do you have any good options for swag besides Sofia?", []),
-        ("How about Ava for BLEU?", []),
-        ("Ava is great on BLEU.", []),
-        ("", []),
-    ],
-)
-def test_pairs_asked(text: str, pairs: list[tuple[int, int]]) -> None:
-    assert pairs_asked(text, ROSTER) == pairs
-
-
 def test_pronouns_take_up_what_was_named_last() -> None:
     assert pairs_asked("Is he good at SWAG?", ROSTER, "I like Ava for GLUE and Ethan for QuAC") == [(ETHAN, SWAG)]
     assert pairs_asked("Morgan is blank on SWAG for me, what do you have there?", ROSTER) == [(MORGAN, SWAG)]

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
-from slim_rl.games.matching.actions import format_proposal
 from slim_rl.games.matching.env import MatchingEnv
-from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.partners.scripted import ForthcomingPartner, MutePartner, ShyPartner
 from slim_rl.games.matching.questions.answers import answers, stated
 from slim_rl.games.matching.questions.value import Knowledge
-from slim_rl.games.matching.reading.form import is_malformed
 from slim_rl.games.matching.reading.reader import read
 from slim_rl.games.matching.roster import Roster
-from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.measured import measured
 from tests.games.matching.questions.told_setup import ALL, GAME, learnable, play, worded
 
 
@@ -49,7 +44,7 @@ MALFORMED = [
 
 def test_what_is_no_sentence_is_no_question() -> None:
     said = [worded(text) for text in MALFORMED]
-    assert all(is_malformed(text, GAME.roster) for text in said)
+    assert all(read(text, GAME.roster).malformed for text in said)
     row = measures(play(said, ShyPartner()))
     assert (row["questions"], row["questions_any"], row["pairs_asked"], row["informative_pairs"]) == (0, 0, 0, 0)
     assert row["malformed"] == len(said)
@@ -133,8 +128,10 @@ def test_forbidden_questions_are_those_the_partner_answers() -> None:
     for wording in ALL:
         said = worded(wording)
         if read(said, GAME.roster).asked:
-            assert MatchingEnv.asks(f"[message] {said}"), wording
-    assert not MatchingEnv.asks("[message] Hello.") and not MatchingEnv.asks("[propose]\nBLEU: Ava Li")
+            assert measured(MatchingEnv).asks(f"[message] {said}"), wording
+    assert not measured(MatchingEnv).asks("[message] Hello.") and not measured(MatchingEnv).asks(
+        "[propose]\nBLEU: Ava Li"
+    )
 
 
 def test_a_refused_pair_promises_nothing() -> None:
@@ -151,20 +148,6 @@ def test_a_refused_pair_promises_nothing() -> None:
 def test_a_vague_reply_refuses_nothing() -> None:
     dialogue = play([cross(0), cross(0)], ShyPartner())
     assert dialogue.turns[0].regret == dialogue.turns[2].regret
-
-
-@pytest.mark.parametrize("explains", [False, True])
-def test_what_a_rejection_names_is_counted_as_told(explains: bool) -> None:
-    game = next(generate_games(1, MatchingSettings(p_observed_2=0.9), seed=3))
-    worst = min((tuple(random.Random(i).sample(range(8), 8)) for i in range(50)), key=game.score)
-    partner = ShyPartner(accept_fraction=1.0, explain_rejections=explains)
-    dialogue = play([format_proposal(worst, game.roster), "Hm."], partner, game)
-    row = measures(dialogue)
-    named = sum(
-        f"{r} on {p}" in dialogue.turns[-1].text for r in game.roster.reviewers for p in game.roster.short_papers
-    )
-    assert (row["stop_reason"], row["pairs_named_in_rejections"]) == ("rejected", named)
-    assert (named > 0) == explains and row["informative_pairs"] == 0
 
 
 @pytest.mark.parametrize(

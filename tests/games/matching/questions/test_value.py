@@ -12,15 +12,13 @@ from hypothesis import strategies as draw
 from numpy.typing import NDArray
 
 from slim_rl.dialogue.record import Dialogue, Turn
-from slim_rl.frontier import Frontier
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.games.matching.instance import GameState
-from slim_rl.games.matching.optimum import score_of_best
+from slim_rl.games.matching.lab.credit import state_values
 from slim_rl.games.matching.questions.annotate import annotate
-from slim_rl.games.matching.questions.gains import state_values
 from slim_rl.games.matching.questions.value import Knowledge, expected_values
 from slim_rl.games.matching.questions.value import frontier as arrays
-from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.games.matching.state import GameState, MatchingSettings, score_of_best
+from slim_rl.lab.frontier import Frontier
 
 Floats = NDArray[np.float64]
 

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 
 from slim_rl.config import Limits
 from slim_rl.dialogue.loop import play_dialogue
-from slim_rl.dialogue.partner import Partner
+from slim_rl.dialogue.players import Partner
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.environment import View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.games.matching.instance import GameState
 from slim_rl.games.matching.questions import annotate
-from slim_rl.games.matching.settings import MatchingSettings
+from slim_rl.games.matching.state import GameState, MatchingSettings
 
 GAME = next(generate_games(1, MatchingSettings(scales=False), seed=3))
 MANY = 64  # pairs that the partner answers in one message: all of them
@@ -114,7 +113,7 @@ Put your number for {a} on {x} here: ___
 """
 
 
-class Says:
+class Says(Partner):
     """Says its messages one by one, then greets."""
 
     identity = {"kind": "says"}  # noqa: RUF012

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slim_rl.games.matching.demonstrations import ASK_OPEN, ASK_PAIR, TELL
-from slim_rl.games.matching.reading.form import is_malformed
+from slim_rl.games.matching.lab.demonstrations import ASK_OPEN, ASK_PAIR, TELL
+from slim_rl.games.matching.reading.reader import read
 from slim_rl.games.matching.roster import Roster
 
 ROSTER = Roster.default()
@@ -26,7 +26,7 @@ ROSTER = Roster.default()
     ],
 )  # fmt: skip
 def test_malformed(text: str) -> None:
-    assert is_malformed(text, ROSTER)
+    assert read(text, ROSTER).malformed
 
 
 @pytest.mark.parametrize(
@@ -40,19 +40,19 @@ def test_malformed(text: str) -> None:
     ],
 )  # fmt: skip
 def test_well_formed(text: str) -> None:
-    assert not is_malformed(text, ROSTER)
+    assert not read(text, ROSTER).malformed
 
 
 def test_the_scripted_askers_sentences_are_well_formed() -> None:
     for sentence in (*ASK_PAIR, *ASK_OPEN, TELL):
         for reviewer in ROSTER.reviewers:
             for paper in (*ROSTER.papers, *ROSTER.short_papers):
-                assert not is_malformed(sentence.format(reviewer=reviewer, paper=paper, value=62), ROSTER)
+                assert not read(sentence.format(reviewer=reviewer, paper=paper, value=62), ROSTER).malformed
 
 
 @given(st.text())
 def test_any_text_is_judged(text: str) -> None:
-    assert is_malformed(text, ROSTER) in (True, False)
+    assert read(text, ROSTER).malformed in (True, False)
 
 
 def test_people_hardly_ever_write_malformed_messages(dialop_human) -> None:  # type: ignore[no-untyped-def]
@@ -62,4 +62,4 @@ def test_people_hardly_ever_write_malformed_messages(dialop_human) -> None:  # t
         for action in json.loads(line)["action_log"]
         if action["type"] == "message"
     ]
-    assert sum(is_malformed(message, ROSTER) for message in messages) < 0.005 * len(messages)
+    assert sum(read(message, ROSTER).malformed for message in messages) < 0.005 * len(messages)

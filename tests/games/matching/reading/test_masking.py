@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from slim_rl.games.matching.actions import ActionError, parse_action, parse_proposal
 from slim_rl.games.matching.questions import classify, pairs_asked
-from slim_rl.games.matching.reading.clauses import sentences, words
-from slim_rl.games.matching.reading.masking import READ_UP_TO, mask, untagged
+from slim_rl.games.matching.reading.masking import READ_UP_TO, mask, sentences, untagged, words
 from slim_rl.games.matching.reading.reader import read
 from slim_rl.games.matching.roster import Roster
 
@@ -24,7 +23,6 @@ ROSTER = Roster.default()
         ("How is Ava Li on BLEU?", "how is R0 on P0?"),
         ("Sophia's score for the GLUE paper", "R2's score for the P3 paper"),
         ("u dont have R1 on P7", "you don't have r1 on p7"),  # spelled like a token, but nobody's name
-        ("Is Harper good on Zebra?", "is R_ good on P_?"),
         ("any score for Sofia / QuAC?", "any score for R2 / P6?"),
         ("ava is good / what about noah", "R0 is good\nwhat about R7"),
         ("a<br/>b\r\nc", "a\nb\nc"),

@@ -18,7 +18,7 @@ from slim_rl.games.matching.roster import Roster
 ROSTER = Roster.default()
 ASKING = ("direct", "multi", "follow", "within")
 # The shares of questions whose pairs are read exactly and of those that are not counted, of others that get a score, of open ones counted
-BOUNDS = {"dev": (0.97, 0.01, 0.02, 0.95), "test": (0.90, 0.05, 0.05, 0.95)}
+BOUNDS = {"dev": (0.97, 0.01, 0.02, 0.93), "test": (0.90, 0.065, 0.05, 0.95)}
 
 
 def wordings(name: str, *kinds: str) -> list[tuple[Reading, set[tuple[int, int]]]]:

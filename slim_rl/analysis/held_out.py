@@ -1,0 +1,213 @@
+"""Held-out games before and after training, and the differences between policies on the same games.
+
+A condition is what held-out games were played under: a partner, or a source of an experiment.
+
+Invariants:
+    The unit of comparison is one number per run and held-out game: `held_out` has one row per condition, arm, run, when (before,
+    after) and game; run is "" for an initial policy that was evaluated for all runs of the arm. Failed dialogues are left out.
+    A difference is over the games that both sides played, paired by game.
+    Two policies are compared only if at most one of policy, partner and mode differs; the one named first is the baseline, whatever
+    the result. Trained arms are compared with the first arm.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from slim_rl import statistics as st
+from slim_rl.analysis.arms import TRAIN, TREATMENT, order_arms
+from slim_rl.dialogue.measures import Measure, shown_in
+
+KEYS = ["condition", "arm", "run", "when", "game"]
+COMPARED: dict[str, Measure] = {}  # further measures, registered by the modules that compute them
+EMPTY = pd.DataFrame()
+FLIPS = 1999  # sign flips per p value; few, since there may be many pairs
+
+
+def comparable() -> dict[str, Measure]:
+    """Returns the measures that runs can be compared by, by name."""
+    return {measure.name: measure for measure in shown_in("report")} | COMPARED
+
+
+def held_out(frame: pd.DataFrame) -> pd.DataFrame:
+    """Returns the held-out games of a frame of `load`; each partner is a condition."""
+    played = completed(frame[frame["phase"] != TRAIN])
+    played = played.assign(condition=played["partner"].astype(str))
+    return by_game(ends(played, runs_trained(frame), ["condition", "arm", "run"]))
+
+
+def completed(frame: pd.DataFrame) -> pd.DataFrame:
+    """Returns the dialogues that did not fail, with names as text."""
+    return frame[~frame["failed"].astype(bool)].astype(dict.fromkeys(("arm", "run", "policy", "cluster"), str))
+
+
+def runs_trained(frame: pd.DataFrame) -> set[str]:
+    """Returns the names of the runs with training dialogues."""
+    return set(frame.loc[frame["phase"] == TRAIN, "run"].astype(str))
+
+
+def ends(played: pd.DataFrame, trained: Collection[str], runs: Sequence[str] = ("run",)) -> pd.DataFrame:
+    """Returns the dialogues of each run's initial policy ("before") and last checkpoint ("after"); others are dropped.
+
+    A single checkpoint counts as "after", except step 0 of a run in `trained`, which counts as "before".
+    """
+    played = played.assign(step=played["step"].fillna(-1.0))  # a log of `evaluate` has no step
+    first, last = (played.groupby(list(runs))["step"].transform(end) for end in ("min", "max"))
+    untrained = played["run"].isin(trained) & (last == 0)
+    played = played.assign(when=np.where((played["step"] == last) & ~untrained, "after", "before"))
+    return played[(played["step"] == last) | ((played["step"] == first) & (first <= 0))]
+
+
+def by_game(played: pd.DataFrame) -> pd.DataFrame:
+    """Returns the table of held-out games, from dialogues with the columns condition and when."""
+    names = [name for name in comparable() if name in played]
+    return played.assign(game=played["cluster"]).groupby(KEYS)[names].mean().reset_index()
+
+
+def table(games: pd.DataFrame, measure: str, condition: str, arm: str, when: str) -> pd.DataFrame:
+    """Returns a measure, runs × games; empty without data."""
+    rows = games[(games["condition"] == condition) & (games["arm"] == arm) & (games["when"] == when)]
+    return rows.pivot(index="run", columns="game", values=measure) if measure in rows else EMPTY
+
+
+def difference_of(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
+    """Returns after minus before, per run and game."""
+    if list(before.index) == [""]:  # all runs share one initial policy
+        return after - before.reindex(columns=after.columns).loc[""] if len(after) else after
+    return after - before
+
+
+# -- before and after --------------------------------------------------------------------------------------------------
+
+
+def by_arm(
+    games: pd.DataFrame, measures: Sequence[str], first: str = "", treatment: str = TREATMENT
+) -> list[dict[str, Any]]:
+    """Returns one row per condition, arm and measure: before, after and change, each with its 95% interval (`change`).
+
+    Args:
+        first: condition that comes before the others.
+        treatment: arm that comes before the others.
+    """
+    after = games[games["when"] == "after"]
+    seen = dict.fromkeys(zip(after["condition"], after["arm"], strict=True))
+    arms = order_arms({arm for _, arm in seen}, treatment)
+    return [
+        {"condition": condition, "arm": arm, "measure": measure, **change(games, arm, measure, condition)}
+        for condition, arm in sorted(seen, key=lambda pair: (pair[0] != first, arms.index(pair[1]), pair[0]))
+        for measure in measures
+    ]
+
+
+def change(games: pd.DataFrame, arm: str, measure: str, condition: str) -> dict[str, Any]:
+    """Returns before, after and change of a measure, each with its interval, as `verdict.sentences` reads them.
+
+    Keys:
+        before, after: means; with _low and _high their intervals.
+        value, low, high, p: the change.
+        over: unit of the intervals: seeds and games, or games if there is one run.
+        clusters: number of games of the change.
+        runs, games: number of runs, and of games after training.
+        by_run: change in each run.
+        next_low, next_high: prediction interval of one more run.
+    """
+    about = comparable()[measure]
+    tables = {when: table(games, measure, condition, arm, when) for when in ("before", "after")}
+    moved = difference_of(**tables).dropna(how="all")
+    common, by_run = moved.mean().dropna(), moved.mean(axis=1)
+    if len(by_run):  # leave out runs that were played on one side only
+        tables = {when: side.loc[side.index.intersection(["", *moved.index])] for when, side in tables.items()}
+    out: dict[str, Any] = {}
+    sides = []
+    for when, side in tables.items():
+        sides.append(side[common.index] if len(by_run) == 1 else side)  # one run: only the paired games
+        mean = st.arm_mean(sides[-1], about.bounded, about.signed, about.ceiling)
+        out |= {when: mean.value, f"{when}_low": mean.low, f"{when}_high": mean.high, "over": mean.over}
+        out |= {"runs": int(side.notna().any(axis=1).sum()), "games": mean.clusters}
+    difference = st.contrast([moved], [1.0], limit=1.0 if about.bounded else np.inf)
+    if len(by_run) == 1:
+        before, after = (side.mean() for side in sides)
+        difference = st.paired_comparison(before, after, bounded=about.bounded).difference
+    prediction = st.next_run(by_run.to_numpy(float))
+    return {
+        **out,
+        **{name: getattr(difference, name) for name in ("value", "low", "high", "p", "clusters")},
+        "over": difference.over if len(by_run) else out["over"],
+        "by_run": by_run.tolist(),
+        **dict(zip(("next_low", "next_high"), prediction, strict=True)),
+    }
+
+
+# -- policies, paired by game ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedCell:
+    """Policy that played held-out games; `games` has its measures, one row per dialogue, indexed by game."""
+
+    name: str
+    policy: str
+    partner: str
+    mode: str
+    games: pd.DataFrame
+    trained: bool = False
+
+    def differs(self, other: PlayedCell) -> int:
+        """Returns how many of policy, partner and mode differ."""
+        return sum(getattr(self, name) != getattr(other, name) for name in ("policy", "partner", "mode"))
+
+
+def cells_of(frame: pd.DataFrame) -> list[PlayedCell]:
+    """Returns the policies, one per arm, from a frame of `load`: those of an evaluation, or the arms after training.
+
+    Skips arms with several checkpoints, policies or partners.
+    """
+    played, trained = completed(frame[frame["phase"] != TRAIN]), runs_trained(frame)
+    if trained:
+        played = ends(played, trained, ["partner", "arm", "run"])
+        played = played[played["when"] == "after"]
+        played["policy"] = played["policy"].where(~played["run"].isin(trained), played["arm"])  # each seed has its own
+    cells = []
+    for arm in frame["arm"].cat.categories:
+        rows = played[played["arm"] == arm]
+        if (rows[["policy", "partner", "phase", "step"]].nunique(dropna=False) == 1).all():
+            first, mode = rows.iloc[0], Counter(rows["mode"]).most_common(1)[0][0]  # forced:K has few with fewer
+            cells.append(
+                PlayedCell(arm, first["policy"], first["partner"], mode, rows.set_index("cluster"), bool(trained))
+            )
+    return cells
+
+
+def compare(cells: Sequence[PlayedCell], seed: int = 0) -> list[dict[str, Any]]:
+    """Returns one row per pair of policies that share at least two games: the later minus the earlier.
+
+    Pairs of policies in free play come first.
+    """
+    pairs = [(a, b) for a, b in combinations(cells, 2) if a.differs(b) < 2 and (a is cells[0] or not a.trained)]
+    pairs.sort(key=lambda pair: (pair[0].policy == pair[1].policy, pair[0].mode != "free"))
+    return [
+        {"first": a.name, "second": b.name, "games": games, "measures": dict(_differences(a, b, seed))}
+        for a, b in pairs
+        if (games := len(set(a.games.index) & set(b.games.index))) > 1
+    ]
+
+
+def _differences(a: PlayedCell, b: PlayedCell, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    several = min(cell.games["run"].nunique() for cell in (a, b)) > 1
+    for measure in shown_in("first screen"):
+        if several:
+            one, two = (cell.games.pivot_table(measure.name, "run", "cluster") for cell in (a, b))
+            moved = st.contrast([two, one], [1.0, -1.0], limit=1.0 if measure.bounded else np.inf)
+            before, after = st.arm_mean(one).value, st.arm_mean(two).value
+        else:
+            one, two = (cell.games[measure.name].astype(float) for cell in (a, b))
+            test = st.paired_comparison(one, two, seed=seed, resamples=FLIPS, bounded=measure.bounded)
+            before, after, moved = test.before, test.after, test.difference
+        yield measure.name, {"before": before, "after": after, **asdict(moved)}

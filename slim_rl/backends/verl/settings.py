@@ -1,0 +1,182 @@
+"""verl's settings for a config. Needs verl to compose them, but no GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from slim_rl.backends import RESPONSE_TOKENS
+from slim_rl.config import Config
+from slim_rl.config.trainers import disjoint, values
+from slim_rl.dialogue.games_file import games_files
+from slim_rl.errors import ConfigError
+
+HERE = Path(__file__).parent
+# Set in the job's environment on every node; `plugin` reads it in the workers.
+REFERENCE_VARIABLE = "SLIM_RL_REFERENCE_MODEL"
+STOP_MARK = "stopped"  # in the run's folder: why the partner takes no more calls; see `plugin`
+# What verl's own config does not list and its workers read all the same.
+_ADDED = ("slim_rl.", "ray_kwargs.ray_init.runtime_env.env_vars.", "data.apply_chat_template_kwargs.")
+
+
+def run_dir(config: Config) -> Path:
+    """Returns the run's absolute folder: config.yaml, data/ (the games as verl reads them), dialogue log, checkpoints/."""
+    return config.run_dir.absolute()
+
+
+def settings(config: Config) -> dict[str, Any]:
+    """Returns verl's dotted keys and their values: the table of keys, then what a dialogue needs, then `verl.overrides`.
+
+    Raises:
+        ConfigError: the token limits leave no room for a response.
+        ValueError: two of our own parts set the same key.
+    """
+    train = config.train
+    settled = config.changed(
+        train={"eval_every": (train.eval_every or train.save_every) if "eval" in games_files(config) else 0},
+        verl={"critic_model": config.verl.critic_model or config.policy.model},
+        limits={"dialogue_tokens": _response_tokens(config)},
+    )
+    ours = disjoint(values(settled, "verl"), _models(config), _data(config), _rollout(config), _trainer(config))
+    return ours | config.verl.overrides
+
+
+def compose(settings: dict[str, Any], extra: Sequence[str] = ()) -> Any:
+    """Returns the DictConfig that `verl.trainer.main_ppo` trains with: verl's own, with these settings, and `extra` as the last word.
+
+    Raises:
+        ConfigError: verl is not installed, has no such key, or refuses a value.
+    """
+    try:
+        import hydra
+        from hydra.errors import HydraException
+        from omegaconf import OmegaConf
+        from omegaconf.errors import OmegaConfBaseException
+        from verl.trainer.ppo.core_algos import get_adv_estimator_fn
+        from verl.trainer.ppo.utils import need_critic, need_reference_policy
+        from verl.utils.config import validate_config
+    except ImportError as error:
+        raise ConfigError(f"verl cannot be imported ({error}); install it with pip install 'slim-rl[verl]'.") from error
+    given = {word.lstrip("+~").partition("=")[0] for word in extra}
+    key = ""
+    try:
+        with hydra.initialize_config_module("verl.trainer.config", version_base=None):
+            config = hydra.compose("ppo_trainer", list(extra))
+        for key, value in settings.items():
+            if key not in given:
+                OmegaConf.update(config, key, value, force_add=key.startswith(_ADDED))
+        get_adv_estimator_fn(config.algorithm.adv_estimator)  # verl itself finds out after its first rollout
+        checked = copy.deepcopy(config)
+        checked.critic.model = None  # to check it verl would fetch the checkpoint
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            validate_config(checked, need_reference_policy(checked), need_critic(checked))
+    except (HydraException, OmegaConfBaseException, AssertionError, ValueError, TypeError) as error:
+        while error.__cause__ is not None:
+            error = error.__cause__  # type: ignore[assignment]
+        raise ConfigError(f"verl refuses this run: {' '.join(str(error).split())}") from error
+    if not config.trainer.use_v1:
+        raise ConfigError(
+            "trainer.use_v1=false names verl's older trainer, which slim_rl does not drive; leave it out."
+        )
+    return config
+
+
+def _models(config: Config) -> dict[str, Any]:
+    verl, betas = config.verl, [config.train.adam_beta1, config.train.adam_beta2]
+    found: dict[str, Any] = {
+        "actor_rollout_ref.actor.optim.betas": betas,
+        "critic.optim.betas": betas,
+        "actor_rollout_ref.model.use_remove_padding": True,
+        "actor_rollout_ref.model.external_lib": "slim_rl.backends.verl.plugin",
+        "actor_rollout_ref.actor.use_dynamic_bsz": True,
+        "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": _sequence_tokens(config),
+        "critic.model.use_remove_padding": True,
+        "critic.ppo_max_token_len_per_gpu": 2 * _sequence_tokens(config),
+        "data.apply_chat_template_kwargs.enable_thinking": config.policy.thinking,
+        **dict.fromkeys(
+            (f"{part}.trust_remote_code" for part in ("data", "critic.model", "actor_rollout_ref.model")), False
+        ),
+    }
+    if verl.reference_model and verl.reference_model != config.policy.model:
+        found[f"ray_kwargs.ray_init.runtime_env.env_vars.{REFERENCE_VARIABLE}"] = verl.reference_model
+    if (lora := config.train.lora) is not None:
+        found |= {
+            "actor_rollout_ref.model.lora_rank": lora.r,
+            "actor_rollout_ref.model.lora_alpha": lora.alpha,
+            "actor_rollout_ref.model.target_modules": lora.target_modules,
+            "actor_rollout_ref.rollout.load_format": "safetensors",
+        }
+    return found
+
+
+def _data(config: Config) -> dict[str, Any]:
+    folder = run_dir(config) / "data"
+    held_out = "eval" in games_files(config)
+    return {
+        "data.train_files": str(folder / "train.parquet"),
+        "data.val_files": str(folder / ("eval.parquet" if held_out else "train.parquet")),
+        "data.filter_overlong_prompts": True,
+        "data.dataloader_num_workers": 2,
+        "trainer.val_before_train": held_out,
+    }
+
+
+def _rollout(config: Config) -> dict[str, Any]:
+    single = config.verl.mode == "single_turn"
+    loop = "single_turn_agent" if single else "slim_rl_selfplay" if config.selfplay else "slim_rl_dialogue"
+    rollout = "actor_rollout_ref.rollout"
+    return {
+        "slim_rl.config": str(run_dir(config) / "config.yaml"),
+        f"{rollout}.agent.agent_loop_config_path": str(HERE / "agents.yaml"),
+        f"{rollout}.agent.default_agent_loop": loop,
+        f"{rollout}.calculate_log_probs": True,
+        f"{rollout}.max_model_len": _sequence_tokens(config),
+        f"{rollout}.tensor_model_parallel_size": 1,
+        f"{rollout}.val_kwargs.temperature": config.policy.temperature,
+        f"{rollout}.val_kwargs.top_p": config.policy.top_p,
+        f"{rollout}.val_kwargs.do_sample": True,
+        "reward.num_workers": 1,
+        "reward.reward_manager.source": "importlib",
+        "reward.reward_manager.name": "matching",
+        "reward.reward_manager.module.path": "pkg://slim_rl.backends.verl.reward",
+    }
+
+
+def _trainer(config: Config) -> dict[str, Any]:
+    # Each session of self-play gives two rows to learn from; all of a step's rows make one update.
+    mini_batch = config.train.games_per_step * config.seats_trained
+    return {
+        "actor_rollout_ref.actor.ppo_mini_batch_size": mini_batch,
+        "critic.ppo_mini_batch_size": mini_batch,
+        "trainer.total_epochs": config.train.steps,  # more than enough: a step is at most an epoch
+        "trainer.project_name": "slim_rl",
+        "trainer.experiment_name": config.name,
+        "trainer.default_local_dir": str(run_dir(config) / "checkpoints"),
+        "trainer.checkpoint_callback_class": "slim_rl.backends.verl.plugin.SaveBeforeStop",
+        # verl's own 8 processes each are for whole nodes; every storage unit takes a CPU of Ray's.
+        "actor_rollout_ref.rollout.agent.num_workers": 4,
+        "transfer_queue.backend.SimpleStorage.num_data_storage_units": 2,
+    }
+
+
+def _response_tokens(config: Config) -> int:
+    limits = config.limits
+    wanted = limits.dialogue_tokens or RESPONSE_TOKENS
+    if limits.context_tokens is None:
+        return wanted
+    left = limits.context_tokens - config.verl.prompt_tokens
+    if left < 1:
+        raise ConfigError(
+            "limits.context_tokens leaves no room for a response after verl.prompt_tokens; raise the first or lower the second."
+        )
+    return min(wanted, left)
+
+
+def _sequence_tokens(config: Config) -> int:
+    return config.verl.prompt_tokens + _response_tokens(config)

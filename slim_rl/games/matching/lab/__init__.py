@@ -1,0 +1,54 @@
+"""Instrument of the matching game, and parts of it for experiments alone; playing needs none of it.
+
+players         scripted players: honest askers, those that try to do without, cheats; floor and ceiling for a policy
+demonstrations  the scripted player that the warm start learns from
+controls        partners that a policy was not trained with, or that answer whatever it asks
+references      rewards of plans without dialogue, of ideal askers and of people; the board as the report draws it
+credit          the worth of each turn, for per-turn credit
+audit           a partner's replies against the truth
+recorded        games that people played: read, scored again, and as chat data
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from slim_rl.games.matching.lab.audit import faults
+from slim_rl.games.matching.lab.credit import expected_gains, state_values
+from slim_rl.games.matching.lab.demonstrations import curriculum
+from slim_rl.games.matching.lab.players import baselines, scripted_players
+from slim_rl.games.matching.lab.references import frontiers, people, references, viewer_board
+from slim_rl.games.matching.questions.annotate import annotate
+from slim_rl.games.matching.questions.asked import seeks_information
+from slim_rl.games.matching.questions.value import informative_questions
+from slim_rl.games.matching.reading.acts import KINDS
+from slim_rl.games.matching.state import PlayerSettings
+from slim_rl.measured import Instrument
+
+
+class MatchingInstrument(Instrument):
+    """Instrument of the matching game."""
+
+    question_kinds: ClassVar[Mapping[str, str]] = KINDS
+    annotator_version = (
+        7  # raised when the same dialogue would get other annotations; 1 stands for all logs that name none
+    )
+    PlayerSettings = PlayerSettings
+    annotate = staticmethod(annotate)
+    asks = staticmethod(seeks_information)
+    questions_worth_asking = staticmethod(informative_questions)
+    state_values = staticmethod(state_values)
+    expected_gains = staticmethod(expected_gains)
+    partner_faults = staticmethod(faults)
+    references = staticmethod(references)
+    people = staticmethod(people)
+    frontier = staticmethod(frontiers)
+    viewer_board = staticmethod(viewer_board)
+    scripted_players = staticmethod(scripted_players)
+    baselines = staticmethod(baselines)
+    curriculum = staticmethod(curriculum)
+
+
+class PlanningInstrument(MatchingInstrument):
+    """Instrument of the game for one, where nobody can be asked."""
+
+    questions_worth_asking = Instrument.questions_worth_asking

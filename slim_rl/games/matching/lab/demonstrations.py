@@ -1,0 +1,242 @@
+"""Scripted player whose games a tiny model learns from.
+
+It asks a varying, mostly small number of questions, then proposes its best plan. It knows its own cells and what it learned; an unknown
+cell counts as the mean. How many questions it asks, and of which kind, is drawn per game and does not depend on the game. A model trained
+on it can ask but has no reason to: that is left to reinforcement learning.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slim_rl.config import Config
+from slim_rl.dialogue.players import Partner
+from slim_rl.dialogue.record import Turn
+from slim_rl.environment import View
+from slim_rl.games.matching.actions import format_proposal
+from slim_rl.games.matching.beliefs import known_lines, read_conversation
+from slim_rl.games.matching.generate import VALUES, board_for
+from slim_rl.games.matching.lab.players import beliefs, best_question, best_score
+from slim_rl.games.matching.prompt import table_lines
+from slim_rl.games.matching.roster import Pair, Roster
+from slim_rl.games.matching.state import (
+    KINDS,
+    UNSEEN_VALUE,
+    Assignment,
+    GameState,
+    MatchingView,
+    best_assignment,
+    rows_of,
+    total,
+)
+from slim_rl.measured import Curriculum, Lesson
+from slim_rl.seeds import seed_of
+
+# Chance of 0, 1, 2, ... messages before the first proposal.
+MESSAGES = (0.40, 0.27, 0.17, 0.09, 0.05, 0.02)
+
+ASK_PAIR = (
+    "What is {reviewer} on {paper}?",
+    "How good is {reviewer} for {paper}?",
+    "Any score for {reviewer} on {paper}?",
+)
+ASK_OPEN = ("What do you have for {reviewer}?", "Who do you have for {paper}?", "What are your best matches?")
+# With several, the model has already met that of a control arm.
+PARTNERS = {"shy": 0.6, "forthcoming": 0.2, "mute": 0.2}
+_PROPOSES = 6  # plans, one after another as they are rejected, and then the same again
+_ALL_UP_TO = 8  # larger boards have too many assignments to sort
+TELL = "I have {value} for {reviewer} on {paper}."
+
+
+class QuestioningPlayer(Partner):
+    """Plays the policy's seat. The same view gives the same action.
+
+    Where the game works plans out (`MatchingView.solver`) it proposes without one.
+
+    Args:
+        messages: the chance of 0, 1, 2, ... messages before the first proposal.
+        kinds, thinks, ask_about_plan_share, cost_aware_share: as in `PlayerSettings`. What it thinks before every turn holds what it asked in vain too.
+
+    Examples:
+        One question about a pair, then a proposal; or a proposal at once, just as often:
+
+        >>> QuestioningPlayer(messages=(0.5, 0.5), kinds={"pair": 1}).identity
+        {'kind': 'questioning', 'messages': [0.5, 0.5], 'kinds': {'pair': 1}}
+    """
+
+    def __init__(
+        self,
+        messages: Sequence[float] = MESSAGES,
+        kinds: Mapping[Any, float] = KINDS,
+        thinks: Literal["plan", "turn", "never"] = "plan",
+        ask_about_plan_share: float = 0.0,
+        cost_aware_share: float = 0.0,
+    ) -> None:
+        self.messages, self.kinds, self.thinks = messages, kinds, thinks
+        self.ask_about_plan_share, self.cost_aware_share = ask_about_plan_share, cost_aware_share
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        return {"kind": "questioning", "messages": list(self.messages), "kinds": dict(self.kinds)}
+
+    async def act(self, view: View) -> Turn:
+        action = self.action(view)
+        return Turn(action, thought="\n".join(self._thought(view, action)) or None)
+
+    def _thought(self, view: View, action: str) -> list[str]:
+        game: MatchingView = view.private
+        if self.thinks == "turn":
+            return known_lines(read_conversation(view), game.table)
+        plans_itself = self.thinks == "plan" and action.startswith("[propose]") and not game.solver
+        return table_lines(game.roster, known(view)) if plans_itself else []
+
+    def action(self, view: View) -> str:
+        """Returns the next action, as text with its tag."""
+        game: MatchingView = view.private
+        if game.pending is not None:
+            return "[accept]"
+        rng = random.Random(view.seed)
+        planned = rng.choices(range(len(self.messages)), self.messages)[0]
+        aims, minds = rng.random() < self.ask_about_plan_share, rng.random() < self.cost_aware_share
+        turn_rng = random.Random(f"{view.seed}/{len(view.history)}")
+        if len(view.sent) < planned and game.turns_left > 2 and (message := self._message(view, aims, minds, turn_rng)):
+            return f"[message] {message}"
+        if game.solver:
+            return "[propose]"
+        rejected = sum(text.startswith("[propose]") for text in view.sent)
+        proposed = plans(view)[:_PROPOSES]
+        return format_proposal(proposed[rejected % len(proposed)], game.roster)
+
+    def _message(self, view: View, aims: bool, minds: bool, rng: random.Random) -> str | None:
+        """Returns the next message; None if no pair is left to ask about, or asking costs too much.
+
+        Args:
+            aims: whether it asks about pairs of its best plan so far, as long as one of them is left.
+            minds: whether it asks only questions whose expected value exceeds their cost.
+        """
+        game: MatchingView = view.private
+        kind = rng.choices(list(self.kinds), list(self.kinds.values()))[0]
+        forms: Sequence[str] = ASK_OPEN
+        pair = rng.choice(game.pairs)
+        if kind == "tell" and game.seen:
+            forms, pair = (TELL,), rng.choice(game.seen)
+        elif kind != "open":
+            asked = read_conversation(view).asked
+            left = [pair for pair in game.unseen if pair not in asked]
+            if not left or (minds and not _pays(view)):
+                return None
+            aim = set(enumerate(best_plan(view))) if aims else set[Pair]()
+            forms, pair = ASK_PAIR, rng.choice([pair for pair in left if pair in aim] or left)
+        reviewer, paper = game.roster.names(pair)
+        return rng.choice(forms).format(value=game[pair], reviewer=reviewer, paper=paper)
+
+
+def _pays(view: View) -> bool:
+    """Returns True if the best question's expected value exceeds its cost."""
+    return not view.price or best_question(view)[1] > view.price * best_score(view)
+
+
+def curriculum(config: Config) -> Curriculum:
+    """Yields demonstrations, and lessons in which much is seen, asked or answered, or little is left to ask.
+
+    The tokenizer knows every number that a score can be.
+    """
+    settings = config.warmstart
+    habits = {
+        "ask_about_plan_share": settings.player.ask_about_plan_share,
+        "cost_aware_share": settings.player.cost_aware_share,
+    }
+    shares, kinds, thinks = settings.partners or PARTNERS, settings.player.kinds, settings.player.thinks
+    asking = QuestioningPlayer((0.0, *settings.messages[1:]), {"pair": 1.0}, thinks)
+    seen = QuestioningPlayer((1.0,), thinks=thinks)
+    informed = QuestioningPlayer((0.0, 1.0), kinds, thinks)
+    return Curriculum(
+        demonstrations=Lesson(QuestioningPlayer(settings.messages, kinds, thinks, **habits), shares),
+        lessons={
+            "seen": Lesson(seen, {"shy": 1.0}, 44_000, False, lambda number: _tables(config, number)),
+            "asked": Lesson(asking, {"shy": 1.0}, 26_000, opening=False),
+            "told": Lesson(informed, {"forthcoming": 1.0}, 4_000, opening=False),
+            "gaps": Lesson(asking, {"shy": 1.0}, 0, opening=False, deals=lambda number: _gaps(config, number)),
+        },
+        speaker=QuestioningPlayer(kinds=kinds, thinks=thinks),
+        words=(f" {number}" for number in range(100) for _ in range(50)),
+    )
+
+
+def _tables(config: Config, number: int) -> Iterator[tuple[str, GameState]]:
+    """Yields random tables of any hardness; the seat sees a share between 0.2 and 1, the partner nothing."""
+    rng = np.random.default_rng(seed_of(config.seed, "tables"))
+    for _ in range(number):
+        board, roster = board_for(config.game, rng)
+        n = board.n
+        seen = rng.random((n, n)) < rng.uniform(0.2, 1.0)
+        table = np.where(seen, rng.integers(0, VALUES, (n, n)), UNSEEN_VALUE)
+        yield _dealt(table, seen, np.zeros_like(seen), roster)
+
+
+def _gaps(config: Config, number: int) -> Iterator[tuple[str, GameState]]:
+    """Yields random tables of which the seat lacks one cell to a half, few more often; the partner has those.
+
+    If nearly nothing is seen, a question drawn among all pairs is nearly as likely as one drawn among unseen pairs, so that a model rarely
+    learns the difference.
+    """
+    rng = np.random.default_rng(seed_of(config.seed, "gaps"))
+    for _ in range(number):
+        board, roster = board_for(config.game, rng)
+        n = board.n
+        unseen = rng.permutation(n * n) < int(np.exp(rng.uniform(0, np.log(n * n / 2))))
+        seen = ~unseen.reshape(n, n)
+        yield _dealt(rng.integers(0, VALUES, (n, n)), seen, ~seen, roster)
+
+
+def _dealt(
+    table: NDArray[np.int_], seen: NDArray[np.bool_], partners: NDArray[np.bool_], roster: Roster
+) -> tuple[str, GameState]:
+    best = int(best_assignment(table)[1])
+    state = GameState(rows_of(table), rows_of(seen), rows_of(partners), 1.0, 1.0, best, roster)
+    return state.id, state
+
+
+def known(view: View) -> list[list[float | None]]:
+    """Returns each cell's value as far as this seat knows it, shape (n, n): seen, learned, or None."""
+    game: MatchingView = view.private
+    return read_conversation(view).fill(game.table)
+
+
+def best_plan(view: View) -> Assignment:
+    """Returns the best plan by what the seat sees and learned; the one that a game marks with `show_known: plan`."""
+    return best_assignment(beliefs(view))[0]
+
+
+def plans(view: View) -> list[Assignment]:
+    """Returns plans to propose, best first: all assignments of a small table, some of the best of a larger one.
+
+    An unknown cell counts as the mean.
+    """
+    game: MatchingView = view.private
+    mean = UNSEEN_VALUE * game.scale
+    values = [[mean if cell is None else cell for cell in row] for row in known(view)]
+    n = len(values)
+    if n > _ALL_UP_TO:
+        return _near_best(np.array(values, dtype=float))
+    return sorted(itertools.permutations(range(n)), key=lambda plan: -sum(values[r][plan[r]] for r in range(n)))
+
+
+def _near_best(values: NDArray[np.float64]) -> list[Assignment]:
+    """Returns the best plan by `values`, (n, n), and for each of its pairs the best one without it.
+
+    The second best of all is among them.
+    """
+    best = best_assignment(values)[0]
+    others: set[Assignment] = set()
+    for pair in enumerate(best):
+        without = values.copy()
+        without[pair] = -np.inf
+        others.add(best_assignment(without)[0])
+    return [best, *sorted(others, key=lambda plan: (-total(values, plan), plan))]

@@ -1,1 +1,0 @@
-"""The benchmark: suites, result files and leaderboard."""
