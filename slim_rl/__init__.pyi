@@ -19,8 +19,8 @@ from slim_rl.environment import Board as Board
 from slim_rl.environment import View as View
 from slim_rl.errors import DataError as DataError
 from slim_rl.errors import SlimError as SlimError
-from slim_rl.games.matching.lab.demonstrations import QuestioningPlayer as QuestioningPlayer
 from slim_rl.games.matching.reading.reader import classify as classify
+from slim_rl.games.matching.study.demonstrations import QuestioningPlayer as QuestioningPlayer
 from slim_rl.lab.frontier import Frontier as Frontier
 from slim_rl.measured import Curriculum as Curriculum
 from slim_rl.measured import Gain as Gain

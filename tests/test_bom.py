@@ -11,7 +11,7 @@ import pytest
 from slim_rl.config import OpenAIConfig, load_config
 from slim_rl.dialogue.games_file import read_rows
 from slim_rl.games.matching import MatchingEnv
-from slim_rl.games.matching.lab.recorded import read_recorded
+from slim_rl.games.matching.study.recorded import read_recorded
 from slim_rl.lab.experiment.page import _by_hand
 from slim_rl.partners.openai_chat import read_prompt
 

@@ -11,7 +11,7 @@ MODULES = (
     "config",
     "dialogue.games_file",
     "dialogue.measures",
-    "games.matching.lab.demonstrations",
+    "games.matching.study.demonstrations",
     "games.matching.reading.reader",
 )
 

@@ -12,7 +12,7 @@ from slim_rl.analysis.load import load, read_dialogue
 from slim_rl.dialogue.games_file import GameRow, read_rows, write_rows
 from slim_rl.dialogue.log import DialogueLog, read_log
 from slim_rl.games.matching.env import MatchingEnv
-from slim_rl.games.matching.lab.recorded import convert_command, read_recorded
+from slim_rl.games.matching.study.recorded import convert_command, read_recorded
 from tests.dialogue.made import STATE, MakeDialogue
 from tests.games.matching.test_chat_data import answers, proposes, record, says
 

@@ -28,7 +28,7 @@ from slim_rl.analysis.summary import reference_lines
 from slim_rl.analysis.tables import Table
 from slim_rl.errors import DataError
 from slim_rl.formats import interval, p_value, plain
-from slim_rl.games.matching.lab.references import people
+from slim_rl.games.matching.study.references import people
 from tests.analysis import synthetic
 from tests.analysis.synthetic import EVIL
 from tests.paths import HUMAN, ROOT

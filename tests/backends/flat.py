@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from slim_rl.games.matching import MatchingEnv
-from slim_rl.games.matching.lab import MatchingInstrument
+from slim_rl.games.matching.study import MatchingInstrument
 
 
 class Flat(MatchingEnv):

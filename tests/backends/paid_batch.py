@@ -9,7 +9,7 @@ from slim_rl.config import Config
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.dialogue.training_reward import by_token, make_training_reward
 from slim_rl.games.matching import MatchingEnv
-from slim_rl.games.matching.lab import MatchingInstrument
+from slim_rl.games.matching.study import MatchingInstrument
 from slim_rl.measured import Gain
 
 STEP = 3

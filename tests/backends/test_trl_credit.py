@@ -16,7 +16,7 @@ from slim_rl.backends.trl.launch import check
 from slim_rl.config import parse_config
 from slim_rl.dialogue.log import read_log
 from slim_rl.errors import ConfigError
-from slim_rl.games.matching.lab import state_values
+from slim_rl.games.matching.study import state_values
 from tests.backends.test_trl import Unreliable, batch, make_config, make_rollouts
 
 

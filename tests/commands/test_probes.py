@@ -12,7 +12,7 @@ from slim_rl.cli import main
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.games.matching.lab.audit import faults as partner_faults
+from slim_rl.games.matching.study.audit import faults as partner_faults
 from tests.paths import ROOT
 
 GAMES = 6

@@ -10,7 +10,7 @@ from tests.paths import HUMAN
 
 def figures() -> list[dict[str, Any]]:
     """Computes, per game, its turns by kind, its plans and its reward, from the words that people typed."""
-    from slim_rl.games.matching.lab.recorded import conversation, playable, read_recorded
+    from slim_rl.games.matching.study.recorded import conversation, playable, read_recorded
 
     if not HUMAN.exists():
         raise unittest.SkipTest("the recorded human games are not beside the project")

@@ -13,11 +13,11 @@ from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.dialogue.training_reward import by_token, make_training_reward
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.games.matching.lab.credit import expected_gains, state_values
 from slim_rl.games.matching.questions.annotate import annotate
 from slim_rl.games.matching.questions.value import Knowledge
 from slim_rl.games.matching.roster import Pair
 from slim_rl.games.matching.state import GameState, best_assignment
+from slim_rl.games.matching.study.credit import expected_gains, state_values
 from slim_rl.lab.credit import (
     TurnCredit,
     TurnRewards,

@@ -14,9 +14,9 @@ from hypothesis import strategies as draw
 from slim_rl.analysis import Summary, analyze
 from slim_rl.analysis.load import load, read_dialogue
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.games.matching.lab import MatchingInstrument
 from slim_rl.games.matching.questions.value import frontier as arrays
 from slim_rl.games.matching.state import GameState, MatchingSettings
+from slim_rl.games.matching.study import MatchingInstrument
 from slim_rl.lab.askers import Askers, simulated
 from slim_rl.lab.frontier import Frontier
 from slim_rl.lab.gap import LOSSES, losses, with_gap

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from slim_rl.config import OpenAIConfig
 from slim_rl.dialogue.players import PartnerFailure
 from slim_rl.dialogue.record import StopReason, Turn
-from slim_rl.games.matching.lab.audit import audit
+from slim_rl.games.matching.study.audit import audit
 from slim_rl.http import Response
 from slim_rl.partners.answers import MOST_TOKENS, AnswerReader, Fault, count_tokens
 from slim_rl.partners.quoting import Secrets

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from slim_rl.errors import ConfigError
-from slim_rl.games.matching.lab.recorded import convert_command
+from slim_rl.games.matching.study.recorded import convert_command
 
 
 def command(

@@ -32,14 +32,14 @@ class MatchingEnv(BaseEnvironment):
     tags: ClassVar[tuple[str, ...]] = ("message", "propose", "accept", "reject")
     undealt: ClassVar[tuple[str, ...]] = ("max_errors", "open_book", "planner", "show_known")
     Settings = MatchingSettings
-    instrument = "slim_rl.games.matching.lab.MatchingInstrument"
+    instrument = "slim_rl.games.matching.study.MatchingInstrument"
     partners: ClassVar[Mapping[str, str]] = {
         "shy": "slim_rl.games.matching.partners.scripted.ShyPartner",
         "forthcoming": "slim_rl.games.matching.partners.scripted.ForthcomingPartner",
         "mute": "slim_rl.games.matching.partners.scripted.MutePartner",
-        "erring": "slim_rl.games.matching.lab.controls.ErringPartner",
-        "rephrased": "slim_rl.games.matching.lab.controls.RephrasedPartner",
-        "yoked": "slim_rl.games.matching.lab.controls.YokedPartner",
+        "erring": "slim_rl.games.matching.study.controls.ErringPartner",
+        "rephrased": "slim_rl.games.matching.study.controls.RephrasedPartner",
+        "yoked": "slim_rl.games.matching.study.controls.YokedPartner",
         "openai": "slim_rl.games.matching.partners.chat.MatchingChatPartner",
     }
 

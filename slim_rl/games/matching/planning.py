@@ -23,7 +23,7 @@ class PlanningEnv(MatchingEnv):
     seats = 1
     # There is no partner to hear a message: a line without a tag is refused as it stands.
     tags: ClassVar[tuple[str, ...]] = ()
-    instrument = "slim_rl.games.matching.lab.PlanningInstrument"
+    instrument = "slim_rl.games.matching.study.PlanningInstrument"
 
     def __init__(self, max_errors: int = 3) -> None:
         super().__init__(max_turns=1, max_errors=max_errors)

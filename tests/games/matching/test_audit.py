@@ -19,9 +19,9 @@ from slim_rl.environment import View
 from slim_rl.games.matching.actions import format_proposal
 from slim_rl.games.matching.env import MatchingEnv, MatchingView
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.games.matching.lab.audit import CHECKS, audit, stated
 from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.state import GameState, MatchingSettings
+from slim_rl.games.matching.study.audit import CHECKS, audit, stated
 
 ASKS = (
     "What do you have for {r} on {p}?",

@@ -16,10 +16,10 @@ from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.environment import View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.games.matching.lab.players import baselines
 from slim_rl.games.matching.partners.scripted import ShyPartner
 from slim_rl.games.matching.questions.value import frontier as arrays
 from slim_rl.games.matching.state import MatchingSettings
+from slim_rl.games.matching.study.players import baselines
 from slim_rl.lab.frontier import Frontier
 
 SMALL = MatchingSettings(n=3, p_observed=0.2, p_observed_2=0.9, hardness=0, scales=False)

@@ -12,7 +12,8 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.games_file import GameRow, read_rows, write_rows
 from slim_rl.errors import DataError
 from slim_rl.games.matching.env import MatchingEnv
-from slim_rl.games.matching.lab.recorded import (
+from slim_rl.games.matching.state import GameState
+from slim_rl.games.matching.study.recorded import (
     GO_ON,
     conversation,
     convert_command,
@@ -21,7 +22,6 @@ from slim_rl.games.matching.lab.recorded import (
     read_record,
     read_recorded,
 )
-from slim_rl.games.matching.state import GameState
 
 PLAN = [[0, 0], [1, 1], [2, 2]]
 WORDS = "BLEU: Ava Li<br/>Electra: Daniel Nguyen<br/>GloVe: Sofia Patel"

@@ -21,11 +21,11 @@ from slim_rl.errors import ConfigError
 from slim_rl.games.matching.actions import format_proposal
 from slim_rl.games.matching.env import MatchingEnv, MatchingView
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.games.matching.lab.demonstrations import QuestioningPlayer, curriculum, known, plans
 from slim_rl.games.matching.partners.scripted import ShyPartner
 from slim_rl.games.matching.questions import INFORMATION_SEEKING, classify
 from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.state import MatchingSettings, best_assignment
+from slim_rl.games.matching.study.demonstrations import QuestioningPlayer, curriculum, known, plans
 from slim_rl.measured import Lesson
 from tests.paths import ROOT
 

@@ -15,9 +15,9 @@ from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.environment import Utterance, View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.games.matching.lab.players import Asker, Player, beliefs, scripted_players
 from slim_rl.games.matching.partners.scripted import ForthcomingPartner, MutePartner, ScriptedPartner, ShyPartner
 from slim_rl.games.matching.state import GameState, MatchingSettings
+from slim_rl.games.matching.study.players import Asker, Player, beliefs, scripted_players
 
 DEALT = {"p_observed": 0.2, "p_observed_2": 0.9, "hardness": 0, "scales": False}
 LARGE = MatchingSettings(**DEALT)

@@ -8,8 +8,8 @@ import pytest
 
 from slim_rl.errors import DataError
 from slim_rl.games.matching.actions import ActionError, parse_proposal
-from slim_rl.games.matching.lab.recorded import read_record
 from slim_rl.games.matching.state import GameState
+from slim_rl.games.matching.study.recorded import read_record
 
 
 def message(player: int, text: str) -> dict[str, Any]:

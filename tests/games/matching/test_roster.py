@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.actions import Action, format_proposal, parse_action
-from slim_rl.games.matching.lab.demonstrations import ASK_PAIR
 from slim_rl.games.matching.reading.reader import read
 from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.study.demonstrations import ASK_PAIR
 
 ROSTER = Roster.default()
 

@@ -15,10 +15,10 @@ from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.environment import Utterance, View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.games.matching.lab.demonstrations import QuestioningPlayer
 from slim_rl.games.matching.partners.chat import MatchingChatPartner
 from slim_rl.games.matching.partners.scripted import ShyPartner
 from slim_rl.games.matching.state import GameState, MatchingSettings
+from slim_rl.games.matching.study.demonstrations import QuestioningPlayer
 from tests.partners.openai_setup import partner_config
 
 GAME = MatchingSettings(n=4, p_observed=0.3, p_observed_2=0.9, hardness=0, scales=False)

@@ -11,10 +11,10 @@ from slim_rl.config import parse_config
 from slim_rl.dialogue.players import make_partner
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.env import MatchingEnv
-from slim_rl.games.matching.lab.controls import NOT_TOLD, TOLD, ErringPartner, RephrasedPartner
 from slim_rl.games.matching.partners.scripted import ScriptedPartner, ShyPartner
 from slim_rl.games.matching.questions.answers import answers, stated_pairs
 from slim_rl.games.matching.reading.reader import read
+from slim_rl.games.matching.study.controls import NOT_TOLD, TOLD, ErringPartner, RephrasedPartner
 from tests.games.matching.partners.test_scripted import LARGE, SCALED, SMALL, GameState, Match, cells, names
 
 

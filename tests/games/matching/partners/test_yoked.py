@@ -13,9 +13,9 @@ from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.games.matching.actions import format_proposal
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.games.matching.lab.controls import YokedPartner
 from slim_rl.games.matching.partners.scripted import NOTED, ShyPartner
 from slim_rl.games.matching.state import GameState, MatchingSettings
+from slim_rl.games.matching.study.controls import YokedPartner
 from tests.games.matching.partners.test_scripted import SMALL, Match, cells, names, stated
 
 OTHER = next(generate_games(1, MatchingSettings(n=3, scales=False, p_observed_2=0.9, hardness=0), seed=5))

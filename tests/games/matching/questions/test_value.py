@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.games.matching.lab.credit import state_values
 from slim_rl.games.matching.questions.annotate import annotate
 from slim_rl.games.matching.questions.value import Knowledge, expected_values
 from slim_rl.games.matching.questions.value import frontier as arrays
 from slim_rl.games.matching.state import GameState, MatchingSettings, score_of_best
+from slim_rl.games.matching.study.credit import state_values
 from slim_rl.lab.frontier import Frontier
 
 Floats = NDArray[np.float64]

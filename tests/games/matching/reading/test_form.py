@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slim_rl.games.matching.lab.demonstrations import ASK_OPEN, ASK_PAIR, TELL
 from slim_rl.games.matching.reading.reader import read
 from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.study.demonstrations import ASK_OPEN, ASK_PAIR, TELL
 
 ROSTER = Roster.default()
 

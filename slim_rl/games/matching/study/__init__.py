@@ -12,16 +12,16 @@ recorded        games that people played: read, scored again, and as chat data
 from collections.abc import Mapping
 from typing import ClassVar
 
-from slim_rl.games.matching.lab.audit import faults
-from slim_rl.games.matching.lab.credit import expected_gains, state_values
-from slim_rl.games.matching.lab.demonstrations import curriculum
-from slim_rl.games.matching.lab.players import baselines, scripted_players
-from slim_rl.games.matching.lab.references import frontiers, people, references, viewer_board
 from slim_rl.games.matching.questions.annotate import annotate
 from slim_rl.games.matching.questions.asked import seeks_information
 from slim_rl.games.matching.questions.value import informative_questions
 from slim_rl.games.matching.reading.acts import KINDS
 from slim_rl.games.matching.state import PlayerSettings
+from slim_rl.games.matching.study.audit import faults
+from slim_rl.games.matching.study.credit import expected_gains, state_values
+from slim_rl.games.matching.study.demonstrations import curriculum
+from slim_rl.games.matching.study.players import baselines, scripted_players
+from slim_rl.games.matching.study.references import frontiers, people, references, viewer_board
 from slim_rl.measured import Instrument
 
 

@@ -22,7 +22,6 @@ from slim_rl.environment import View
 from slim_rl.games.matching.actions import format_proposal
 from slim_rl.games.matching.beliefs import known_lines, read_conversation
 from slim_rl.games.matching.generate import VALUES, board_for
-from slim_rl.games.matching.lab.players import beliefs, best_question, best_score
 from slim_rl.games.matching.prompt import table_lines
 from slim_rl.games.matching.roster import Pair, Roster
 from slim_rl.games.matching.state import (
@@ -35,6 +34,7 @@ from slim_rl.games.matching.state import (
     rows_of,
     total,
 )
+from slim_rl.games.matching.study.players import beliefs, best_question, best_score
 from slim_rl.measured import Curriculum, Lesson
 from slim_rl.seeds import seed_of
 
