@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import yaml
-from reference_pages import PAGES
 from reference_pages.config import LEFT_OUT, SHIPPED, page, recipe
 
 from slim_rl.config import Config, Section, load_config, parse_config
 from slim_rl.config.trainers import KEYS, lookup
 from tests.paths import ROOT
-
-
-def test_pages_are_written_into_the_working_folder(tmp_path: Path) -> None:
-    environment = {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tools'}"}
-    subprocess.run([sys.executable, "-m", "reference_pages"], cwd=tmp_path, env=environment, check=True)
-    assert {path: (tmp_path / path).read_text(encoding="utf-8") for path in PAGES} == {
-        path: make() for path, make in PAGES.items()
-    }
 
 
 def test_the_page_has_every_key_of_the_config() -> None:

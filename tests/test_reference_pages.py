@@ -8,8 +8,6 @@ import pytest
 from reference_pages import PAGES
 from reference_pages.metrics import BATCH
 
-from slim_rl.cli import CALLS
-from slim_rl.commands import load
 from slim_rl.dialogue.measures import MEASURES, batch_metrics
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn, Usage
 from tests.paths import ROOT
@@ -21,16 +19,6 @@ REFERENCE = ROOT / "docs" / "reference"
 def test_generated_page_is_up_to_date(path: str) -> None:
     text = (ROOT / path).read_text(encoding="utf-8")
     assert text == PAGES[path](), "write it again: PYTHONPATH=tools python -m reference_pages"
-
-
-@pytest.mark.parametrize("name", CALLS)
-def test_command_line_page_has_every_option(name: str) -> None:
-    text = (REFERENCE / "cli.md").read_text(encoding="utf-8")
-    section = re.split(r"^#+ slim-rl ", text, flags=re.M)
-    (part,) = (each for each in section if each.partition("\n")[0] == name)
-    shown = [parameter for parameter in load(name).params if not getattr(parameter, "hidden", False)]
-    options = {option for parameter in shown for option in parameter.opts if option.startswith("--")}
-    assert options - {"--help"} <= set(re.findall(r"(?<![\w-])--[a-z0-9-]+", part))
 
 
 def test_metrics_page_has_every_metric_of_a_step() -> None:

@@ -61,14 +61,3 @@ def test_every_link_target_exists_in_the_repository(tmp_path: Path) -> None:
 def test_the_page_of_classes_has_every_public_name() -> None:
     text = (ROOT / "docs" / "reference" / "python-api.md").read_text(encoding="utf-8")
     assert re.findall(r"^::: slim_rl\.(\w+)$", text, re.M) == slim_rl.__all__
-
-
-def test_pages_that_code_and_configs_name_exist() -> None:
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
-    if listed.returncode:
-        pytest.skip("no checkout")
-    paths = [ROOT / name for name in listed.stdout.splitlines() if name.endswith((".py", ".sh", ".yaml", ".ipynb"))]
-    paths = [path for path in paths if path.is_file() and path.relative_to(ROOT).parts[0] != "tests"]
-    named = {page for path in paths for page in re.findall(r"docs/[\w/-]+\.md", path.read_text(encoding="utf-8"))}
-    assert len(named) > 5
-    assert {page for page in named if not (ROOT / page).is_file()} == set()

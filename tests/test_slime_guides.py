@@ -6,14 +6,11 @@ import re
 
 from slim_rl.dialogue.measures import MEASURES, batch_metrics
 from slim_rl.dialogue.record import Dialogue, StopReason
-from tests.fakes.cluster import known_flags
 from tests.paths import ROOT
 
 PAGES = {page.stem: page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "how-to").glob("*.md")}
 WATCH = PAGES["watch-a-run"]
 TEXT = "\n".join(PAGES[name] for name in PAGES if name.startswith("slime-") or name == "troubleshooting")
-OURS = {"--set", "--dry-run", "--help", "--backend", "--print-flags"}
-
 OTHERS_MESSAGES = {"slim-rl: command not found", "Failed to connect to Ray"}  # of the shell and of Ray
 
 
@@ -39,18 +36,6 @@ def test_metrics_table_names_logged_metrics() -> None:
     ]
     assert len(named) > 15
     assert set(named) <= logged()
-
-
-def test_printed_flags_are_known() -> None:
-    own = [line for line in TEXT.splitlines() if "run_matching.sh" in line or line.startswith("| ")]
-    flags = set(re.findall(r"(?<![\w-])--[a-z0-9-]+", "\n".join(own)))
-    assert flags <= known_flags() | OURS | {
-        "--backend",
-        "--seeds",
-        "--arm",
-        "--overwrite",
-        "--x",
-    }  # the last is an example of a wrong one
 
 
 def test_metrics_in_text_are_logged() -> None:
