@@ -18,11 +18,10 @@ def logged() -> set[str]:
     """What the hook logs, where there is any."""
     played = Dialogue("a", "g", 0, 0, {}, {}, {}, stop_reason=StopReason.AGREED, reward=0.5)
     failed = Dialogue("b", "g", 0, 0, {}, {}, {}, stop_reason=StopReason.PARTNER_FAILED)
-    names = set(batch_metrics([played, failed])) | {"ended", "answered", "valid_proposals"}
+    names = set(batch_metrics([played, failed])) | {"answered", "valid_proposals"}
     names |= {measure.name for measure in MEASURES.values() if measure.needs}  # of annotated dialogues
     names |= {"cost_usd", "partner_retries", "partner_cached"}  # of a partner behind an endpoint
     names |= {"train_reward"}  # where a control rewards something else
-    names |= {"staleness_mean", "staleness_max", "mixed_weights"}  # of a fully asynchronous run
     names |= {f"stop/{reason.value}" for reason in StopReason}
     return names | {f"partner_seconds_{quantile}" for quantile in ("p50", "p95")}
 

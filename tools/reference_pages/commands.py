@@ -14,7 +14,7 @@ Every command that takes `--set` changes keys of the config: `--set train.steps=
 
 {GENERATED}
 """
-_LAB = "## slim-rl lab\n\nCommands for experiments: arms, controls, contrasts, reference players, benchmarks and initial policies.\n"
+_LAB = "## slim-rl lab\n\nCommands for experiments: arms, contrasts, reference players and initial policies.\n"
 
 
 def page() -> str:

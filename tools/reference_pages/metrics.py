@@ -15,8 +15,8 @@ A measure is one number per dialogue. It has the same name in trackers (W&B, Ten
 
 | prefix | of |
 |---|---|
-| `dialogue/` | the dialogues of a training step, on every backend |
-| `eval/dialogue/` (TRL), `eval/NAME/dialogue/` (slime) | held-out games |
+| `dialogue/` (slime), `train/dialogue/` (TRL) | the dialogues of a training step; under verl they are in the dialogue log |
+| `eval/NAME/dialogue/` (slime), `eval/dialogue/` (TRL), `val-aux/slim_rl/NAME/mean@1` (verl) | held-out games |
 
 The mean is over the dialogues that did not fail. A share of nothing is left out.
 
@@ -39,7 +39,6 @@ BATCH = {
     "failed": "share of dialogues that failed",
     "stop/{}": "share of dialogues per [stop reason](log-format.md#stop-reasons)",
     "failure/{}": "number of failed dialogues per reason",
-    "ended": "slime: finished dialogues, those of dropped groups included",
     "turns_p50": "median number of turns, both seats",
     "turns_p95": "95th percentile of the same",
     "partner_seconds_p50": "median seconds of a partner's turn",
@@ -48,9 +47,6 @@ BATCH = {
     "partner_retries": "partner behind an endpoint: repeated requests per call",
     "partner_cached": "partner behind an endpoint: share of its input tokens that the provider had cached",
     "train_reward": "mean reward that the trainer received, if `train.reward` differs from the game's reward",
-    "staleness_mean": "fully asynchronous slime: mean age of the dialogues, in training steps",
-    "staleness_max": "fully asynchronous slime: age of the oldest dialogue, in training steps",
-    "mixed_weights": "fully asynchronous slime: share of dialogues during which the weights changed",
 }
 
 
