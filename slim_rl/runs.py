@@ -22,6 +22,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
+from slim_rl.config.section import GONE, without_gone
 from slim_rl.config.trainers import MAY_CHANGE, READ, lookup
 from slim_rl.errors import ConfigError, SlimError, SlimWarning
 from slim_rl.files import disk_errors, sweep, write_atomically
@@ -36,6 +37,7 @@ WRITTEN = (
     "spend",
     "tensorboard",
 )  # in a run's folder, beside its log
+_NAMED = 4  # keys in one sentence
 _FOLLOW = ("name", "output_dir", "log.dir")  # set by the run's folder on a cluster, which may be moved
 
 
@@ -161,6 +163,12 @@ def check_same(path: Path, config: Config, fresh: bool = False) -> None:
     over = "start over with --fresh" if local else "remove that folder to start over"
     if began is None:
         raise ConfigError(f"{path} is not a readable configuration; {over}.")
+    if gone := without_gone(began)[1]:
+        more = f", and {len(gone) - 1} more," if len(gone) > 1 else ""
+        raise ConfigError(
+            f"The run '{config.name}' in {path.parent} began with another version of slim_rl, whose key {gone[0]}{more} is gone "
+            f"({GONE[gone[0]]}); give this one another name (--set name=...) or folder, or {over}."
+        )
     moved = _FOLLOW if config.train.backend == "slime" else ()
     if differ := [key for key in _changed(began, config) if key not in moved]:
         raise ConfigError(
@@ -187,8 +195,9 @@ def claim_log(log: Path, config: Config, decides: Sequence[str], weights: str | 
         if weights and before:  # a folder may be moved
             differ = [key for key in differ if key != "policy.model"] + ["the model's weights"] * (weights != before)
         if differ:
+            more = f" and {len(differ) - _NAMED} more" if len(differ) > _NAMED else ""
             raise ConfigError(
-                f"{log} was played with other values of {', '.join(differ)}; {otherwise}, or remove it to play its games again."
+                f"{log} was played with other values of {', '.join(differ[:_NAMED])}{more}; {otherwise}, or remove it to play its games again."
             )
     with disk_errors("settings of a log", path):
         config.write(path, passwords=False, weights={"sha256": weights})

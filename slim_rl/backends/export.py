@@ -16,6 +16,7 @@ from pathlib import Path
 from slim_rl import provenance
 from slim_rl.backends.card import model_card
 from slim_rl.config import ROOT_KEY, Config, parse_config
+from slim_rl.config.section import without_gone
 from slim_rl.dialogue.log import log_files, read_log
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.errors import DataError, SlimError
@@ -72,7 +73,7 @@ def read_run(run: Path) -> Config:
         raise DataError(
             f"{run} is not a run's folder: it has no config.yaml with a section '{ROOT_KEY}' that can be read; name one that has."
         )
-    return parse_config(data, source=str(path))
+    return parse_config(without_gone(data)[0], source=str(path))
 
 
 def convert(command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:

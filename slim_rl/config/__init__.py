@@ -82,12 +82,16 @@ class Opposite:
     @property
     def scripted(self) -> bool:
         """True if it plays by rules, without cost."""
-        return self.cls is not None and not self.cls.costs_money
+        return self.cls is not None and not self._costs_money
 
     @property
     def paid(self) -> bool:
         """True if its turns cost money."""
-        return self.cls is not None and self.cls.costs_money and not self.recorded
+        return self._costs_money and not self.recorded
+
+    @property
+    def _costs_money(self) -> bool:
+        return bool(getattr(self.cls, "costs_money", False))  # a class that is no partner is refused when it is made
 
 
 class Config(Section):

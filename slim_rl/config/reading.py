@@ -13,7 +13,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from yaml.error import MarkedYAMLError
 
-from slim_rl.config.section import Section, meant
+from slim_rl.config.section import Section, WrittenFloat, WrittenInt, meant
 from slim_rl.errors import ConfigError, did_you_mean
 from slim_rl.formats import without_passwords
 
@@ -40,6 +40,15 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
+def _number(loader: _Loader, node: yaml.ScalarNode) -> Any:
+    """Returns a number, whose text stays that of the file where a string is expected: a name 1.50, or 1_000."""
+    is_float = node.tag.endswith("float")
+    number = loader.construct_yaml_float(node) if is_float else loader.construct_yaml_int(node)
+    return number if str(number) == node.value else (WrittenFloat if is_float else WrittenInt)(number).of(node.value)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _number)
+_Loader.add_constructor("tag:yaml.org,2002:float", _number)
 for _tag, _form, _first in (
     ("null", "~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("bool", "true|True|TRUE|false|False|FALSE", list("tTfF")),
@@ -131,6 +140,7 @@ def checked(model: type[S], value: Any, section: str = "") -> S:
         raise ConfigError(_sentence(error, model, f"{section}." if section else "")) from error
 
 
+_MOST = 4  # faults in one sentence
 # How pydantic names one of a value's several types, between the value's key and what is wrong within it.
 _TYPE = re.compile(r"bool|int|float|str|constrained-\w+|function-\w+\[.*\]|\w+\[.*\]")
 
@@ -155,7 +165,8 @@ def _sentence(error: ValidationError, model: type[BaseModel], prefix: str) -> st
             message = item["msg"].removeprefix("Value error, ")
             said.setdefault(where, []).append(before + message.removeprefix("Input should be " if before else "") + got)
     parts = [f"{where}: {each}" if where else each for where, several in said.items() for each in several]
-    sentence = without_passwords("; ".join(parts))
+    more = f"; and {len(parts) - _MOST} more" if len(parts) > _MOST else ""
+    sentence = without_passwords("; ".join(parts[:_MOST]) + more)
     return sentence if sentence.endswith("?") else f"{sentence}."
 
 

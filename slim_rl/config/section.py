@@ -1,4 +1,4 @@
-"""Base class of a config's sections, facts of a key at its field (`named`), and names of earlier versions."""
+"""Base class of a config's sections, facts of a key at its field (`named`), and keys of earlier versions (`GONE`)."""
 
 from __future__ import annotations
 
@@ -8,29 +8,91 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, field_validator
 from pydantic.fields import FieldInfo
 
 from slim_rl.errors import ConfigError, nearest
 
-# Keys of earlier versions -> today's, with the same values
-MOVED = {
-    "partner.accept_fraction": "partner.args.accept_fraction",
-    "partner.doubts": "partner.explain_rejections",  # which is gone
-    "partner.replay": "partner.args.replay",
-    "slime.engine_patience": "slime.engine_retry_seconds",
-    "train.payment": "train.reward",
-    "train.payment_args": "train.reward_args",
-    "warmstart.player.minds_price": "warmstart.player.cost_aware_share",
-    "warmstart.player.about_plan": "warmstart.player.ask_about_plan_share",
+_OF_VERL = {
+    "gamma": "algorithm.gamma",
+    "lam": "algorithm.lam",
+    "kl_control": "algorithm.kl_ctrl.type",
+    "kl_target": "algorithm.kl_ctrl.target_kl",
+    "kl_horizon": "algorithm.kl_ctrl.horizon",
+    "critic_learning_rate": "critic.optim.lr",
+    "nodes": "trainer.nnodes",
 }
-# Last part of keys of earlier versions -> today's key
-FORMER = {
-    **{former.rpartition(".")[2]: key for former, key in MOVED.items() if "doubts" not in former},
-    "question_price": "train.reward_args.price, with train.reward: price",
-    "credit": "train.reward, with turn_credit or expected_credit",
-    "credit_lambda": "train.reward_args.decay, with train.reward: turn_credit",
+_CONSTANTS = (
+    *("backoff_seconds", "max_backoff_seconds", "outage_failures", "outage_probe_seconds", "outage_seconds"),
+    *("reply_chars", "response_bytes"),
+)
+# Keys of earlier versions -> what to write instead
+GONE = {
+    "partner.accept_fraction": "write partner.args.accept_fraction",
+    "partner.replay": "write partner.args.replay",
+    **dict.fromkeys(("partner.doubts", "partner.explain_rejections"), "remove it: a rejection names no pairs"),
+    **{
+        f"{who}.openai.{key}": what
+        for who in ("partner", "policy")
+        for key, what in {
+            **dict.fromkeys(_CONSTANTS, "remove it: it is a constant"),
+            "note_plan_worth": "remove it: the note is always sent",
+            "send_seed": "remove it: a seed is sent, except to an endpoint that refuses it",
+        }.items()
+    },
+    "slime.engine_patience": "write slime.engine_retry_seconds",
+    "slime.max_staleness": "remove it, and set slime's own flags (docs/how-to/slime-async.md)",
+    "slime.warn_failures": "remove it: train.stop_failures stops a run",
+    "train.credit": "write train.reward, with turn_credit or expected_credit",
+    "train.credit_lambda": "write train.reward_args.decay, with train.reward: turn_credit",
+    **dict.fromkeys(("train.exploring_starts", "train.exploring_steps"), "remove it: slim_rl 0.2.0 has it"),
+    "train.payment": "write train.reward",
+    "train.payment_args": "write train.reward_args",
+    "train.question_price": "write train.reward_args.price, with train.reward: price",
+    **{f"verl.{key}": f"write verl.overrides: {{{name}: ...}}" for key, name in _OF_VERL.items()},
+    "warmstart.player.about_plan": "write warmstart.player.ask_about_plan_share",
+    "warmstart.player.minds_price": "write warmstart.player.cost_aware_share",
 }
+# Last part of keys of other programs whose nearest name means something else -> the key that is meant
+_ELSEWHERE = {
+    "batch_size": "train.games_per_step",
+    "max_new_tokens": "limits.turn_tokens",
+    "max_tokens": "limits.turn_tokens",
+    "max_turns": "game.max_turns",
+    "model_name": "policy.model",
+    "price": "train.reward_args.price, with train.reward: price",
+    "rollout": "limits, policy or train",
+}
+
+
+class _Written:
+    """Number of a YAML file that is read as it is written where a string is expected."""
+
+    text = ""
+
+    def of(self, text: str) -> Self:
+        self.text = text
+        return self
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class WrittenInt(_Written, int):
+    """Whole number, such as 1_000."""
+
+
+class WrittenFloat(_Written, float):
+    """Number with a point, such as 1.50."""
+
+
+def _plain(value: Any) -> Any:
+    """Returns free values, such as the arguments of a class, with Python's own numbers."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return value if not isinstance(value, _Written) else int(value) if isinstance(value, int) else float(value)
 
 
 class Section(BaseModel):
@@ -44,6 +106,11 @@ class Section(BaseModel):
         allow_inf_nan=False,
         coerce_numbers_to_str=True,  # YAML reads name: 7 as a number
     )
+
+    @field_validator("*")
+    @classmethod
+    def _has_plain_numbers(cls, value: Any) -> Any:
+        return _plain(value) if isinstance(value, dict | list) else value
 
     def changed(self, **values: Any) -> Self:
         """Returns a copy with other values, which are checked when a run starts.
@@ -148,21 +215,32 @@ def fields_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, F
 
 
 def meant(name: str, model: type[BaseModel], prefix: str = "") -> str:
-    """Returns how to correct an unknown key: its current name, a similar one, or to remove it."""
+    """Returns how to correct an unknown key: what replaced it, a similar one, or to remove it."""
     section, _, last = name.rpartition(".")
-    if former := FORMER.get(last):
-        return f"today's name is {former}"
+    if instead := GONE.get(prefix + name):
+        return instead
+    if last in _ELSEWHERE and not section.startswith("partner"):
+        return f"did you mean {_ELSEWHERE[last]}?"
     known = {key: key.rpartition(".")[2] for key, _ in fields_of(model)}
     beside = {key: end for key, end in known.items() if key.rpartition(".")[0] == section}
-    for some in (beside, {key: end for key, end in known.items() if len(end) > 3}):  # a short name is near to too many
+    others = {key: end for key, end in known.items() if len(end) > 3}  # a short name is near to too many
+    below = {key: end for key, end in others.items() if section and key.startswith(f"{section}.")}
+    for some in (beside, below, others):
         if near := nearest(last, some.values()):
-            return f"did you mean '{prefix}{next(key for key, end in some.items() if end == near)}'?"
+            key = min((key for key, end in some.items() if end == near), key=lambda key: key.count("."))
+            return f"did you mean '{prefix}{key}'?"
     return "remove it or correct its spelling"
 
 
-def current_key(name: str) -> str:
-    """Returns today's name of a dotted key of an earlier version."""
-    for former, key in MOVED.items():
-        if name == former or name.startswith(f"{former}."):
-            return key + name[len(former) :]
-    return name
+def without_gone(data: Mapping[str, Any], prefix: str = "") -> tuple[dict[str, Any], list[str]]:
+    """Returns a nested configuration of an earlier version without the keys that are gone, and these keys."""
+    left, gone = {}, []
+    for name, value in data.items():
+        if f"{prefix}{name}" in GONE:
+            gone.append(f"{prefix}{name}")
+        elif isinstance(value, Mapping):
+            left[name], below = without_gone(value, f"{prefix}{name}.")
+            gone += below
+        else:
+            left[name] = value
+    return left, gone

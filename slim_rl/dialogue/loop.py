@@ -25,6 +25,7 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.players import Partner, PartnerFailure, Player, TokenPlayer
 from slim_rl.dialogue.record import Dialogue, DialogueOver, StopReason, Turn
 from slim_rl.environment import BaseEnvironment, Utterance, View, as_dict
+from slim_rl.errors import ConfigError
 
 _END = {end.value: end for end in (StopReason.AGREED, StopReason.FINISHED, StopReason.REJECTED, StopReason.MAX_TURNS)}
 _ROUNDING = 1e-6  # tolerance for a sum of floats beyond the end of its range
@@ -103,6 +104,12 @@ class _Game:
         chat: Chat | None,
         limits: Limits,
     ) -> None:
+        for name, player in (("policy", policy), ("partner", partner)):
+            if player is not None and not isinstance(player, Player):
+                raise ConfigError(
+                    f"The {name} {type(player).__name__} is not a player; make its class a subclass of slim_rl.Partner (text), or of "
+                    "slim_rl.dialogue.players.Policy (tokens)."
+                )
         if chat is None and policy.reads_tokens:
             raise ValueError("a policy with tokens needs a chat template")
         self.env, self.limits = env, limits

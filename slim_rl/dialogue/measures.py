@@ -244,14 +244,6 @@ _TABLE = (
 )  # fmt: skip
 MEASURES = {measure.name: measure for measure in _TABLE}
 _NEEDED = sorted({name for measure in _TABLE for name in measure.needs.split()})
-RENAMED = {  # names in older contrasts and results -> today's
-    "value": "question_value",
-    "value_per_100_words": "question_value_per_100_words",
-    "promise_rank": "question_rank",
-    "told_uncounted": "pairs_volunteered",
-    "questions_put": "questions_forced",
-    "doubts_told": "pairs_named_in_rejections",
-}
 
 
 def shown_in(*places: Place) -> list[Measure]:

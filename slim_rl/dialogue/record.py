@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
 
-from slim_rl.config.section import current_key
 from slim_rl.environment import MATCHING
 
 FORMAT = 4  # of a log line; raised when a reader of the old one would misread the new
@@ -302,14 +301,27 @@ def _form() -> TypeAdapter[Dialogue]:
 
 
 _TOKEN_LISTS = ("prompt_ids", "response_ids", "loss_mask", "logprobs")
-# Names in format 3 -> today's
-_LINE_NAMES = {"instrument": "annotator_version"}
-_TURN_NAMES = {
+# Names in logs, results and contrasts of earlier versions -> today's: of a line, of a turn, of a measure, and of a key in a line's settings
+FORMER = {
+    "instrument": "annotator_version",
     "put": "forced",
     "told": "stated",
     "uncounted": "volunteered",
     "doubted": "named_in_rejection",
     "promise_rank": "question_rank",
+    "value": "question_value",
+    "value_per_100_words": "question_value_per_100_words",
+    "told_uncounted": "pairs_volunteered",
+    "questions_put": "questions_forced",
+    "doubts_told": "pairs_named_in_rejections",
+    "partner.accept_fraction": "partner.args.accept_fraction",
+    "partner.doubts": "partner.explain_rejections",
+    "partner.replay": "partner.args.replay",
+    "slime.engine_patience": "slime.engine_retry_seconds",
+    "train.payment": "train.reward",
+    "train.payment_args": "train.reward_args",
+    "warmstart.player.about_plan": "warmstart.player.ask_about_plan_share",
+    "warmstart.player.minds_price": "warmstart.player.cost_aware_share",
 }
 
 
@@ -317,12 +329,20 @@ def current_line(data: dict[str, Any]) -> dict[str, Any]:
     """Returns a log line with today's names, those of the annotations and of the run's settings included."""
     if data.get("format", FORMAT) == FORMAT:
         return data
-    line = {_LINE_NAMES.get(name, name): value for name, value in data.items()}
+    line = _renamed(data)
     if isinstance(turns := line.get("turns"), list):
-        line["turns"] = [
-            {_TURN_NAMES.get(name, name): value for name, value in turn.items()} if isinstance(turn, dict) else turn
-            for turn in turns
-        ]
+        line["turns"] = [_renamed(turn) if isinstance(turn, dict) else turn for turn in turns]
     if isinstance(settings := line.get("settings"), dict):
-        line["settings"] = {current_key(name): value for name, value in settings.items()}
+        line["settings"] = _renamed(settings)
     return {**line, "format": FORMAT}
+
+
+def _renamed(data: dict[str, Any]) -> dict[str, Any]:
+    """Returns a mapping with today's names; below a key of the settings the rest of its name stays."""
+    return {_current(name): value for name, value in data.items()}
+
+
+@cache
+def _current(name: str) -> str:
+    former = next((key for key in FORMER if name == key or name.startswith(f"{key}.")), "")
+    return FORMER.get(former, "") + name[len(former) :]

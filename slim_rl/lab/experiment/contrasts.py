@@ -12,13 +12,14 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from slim_rl.analysis.held_out import comparable
 from slim_rl.config import Section, load_section
-from slim_rl.dialogue.measures import RENAMED, shown_in
+from slim_rl.dialogue.measures import shown_in
+from slim_rl.dialogue.record import FORMER
 from slim_rl.errors import ConfigError
 from slim_rl.lab import gap  # noqa: F401  (registers its measures)
 from slim_rl.lab.experiment.plays import Outcome
 from slim_rl.lab.frontier import MOST
 
-Comparable = Annotated[str, BeforeValidator(lambda name: RENAMED.get(name, name))]
+Comparable = Annotated[str, BeforeValidator(lambda name: FORMER.get(name, name))]
 
 
 ArmOrOutcome = Annotated[Outcome, BeforeValidator(lambda value: {"arm": value} if isinstance(value, str) else value)]

@@ -18,7 +18,7 @@ from slim_rl.analysis import held_out as games
 from slim_rl.analysis.arms import TREATMENT, order_arms
 from slim_rl.analysis.held_out import EMPTY, KEYS, difference_of
 from slim_rl.config import Section
-from slim_rl.dialogue.measures import RENAMED
+from slim_rl.dialogue.record import FORMER
 from slim_rl.errors import DataError
 from slim_rl.formats import words
 
@@ -122,7 +122,7 @@ class _Attributes(BaseModel):
 
 def _values(path: Path, names: Sequence[str]) -> pd.DataFrame:
     """Reads a file of `Plays.write`. Raises ValueError unless the columns `names` are text and all others numbers."""
-    frame = pd.read_parquet(path).rename(columns=RENAMED)
+    frame = pd.read_parquet(path).rename(columns=FORMER)
     for name in dict.fromkeys((*names, *frame.columns)):
         kind = pd.api.types.infer_dtype(frame[name], skipna=name not in names)
         if len(frame) and (kind != "string" if name in names else not pd.api.types.is_numeric_dtype(frame[name])):
