@@ -9,6 +9,7 @@ instrument apart from it (`measured.Instrument`).
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 import os
@@ -209,6 +210,28 @@ def as_dict(game_state: Any) -> dict[str, Any]:
             )
         game_state = game_state.to_dict()
     return dict(game_state)
+
+
+def reset_to(env: BaseEnvironment, game_state: Any) -> None:
+    """Resets `env` to a copy of a game state. Raises ConfigError if `reset` returns text that no player reads."""
+    returned = env.reset(copy.deepcopy(game_state))
+    text = returned[0] if isinstance(returned, tuple) and returned else returned
+    if isinstance(text, str) and text.strip() not in env.get_state_description(env.turn):
+        raise ConfigError(
+            f"environment: {type(env).__name__}.reset returns {text[:60]!r}, which no player reads; return nothing there, and this text from "
+            "get_state_description."
+        )
+
+
+def step_of(env: BaseEnvironment, text: str) -> tuple[str, bool, dict[str, Any]]:
+    """Plays an action and returns (observation, done, info). Raises ConfigError if `step` returns anything else."""
+    returned = env.step(text)
+    if not (isinstance(returned, tuple) and list(map(type, returned))[::2] == [str, dict] and len(returned) == 3):
+        raise ConfigError(
+            f"environment: {type(env).__name__}.step returned {str(returned)[:60]}; return (observation, done, info): a text, True or False, "
+            "and a dict."
+        )
+    return returned
 
 
 _OURS = "slim_rl.games."

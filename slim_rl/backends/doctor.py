@@ -6,7 +6,6 @@ A check yields lines of the table. An exception becomes a failed line, and the o
 from __future__ import annotations
 
 import asyncio
-import copy
 import os
 import sys
 import textwrap
@@ -24,7 +23,7 @@ from slim_rl.config import Config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.games_file import deal, existing_rows, games_files, shortage
 from slim_rl.dialogue.players import make_partner
-from slim_rl.environment import Utterance, View, make_environment
+from slim_rl.environment import Utterance, View, make_environment, reset_to
 from slim_rl.errors import SlimError
 from slim_rl.measured import measured
 from slim_rl.policies import load_tokenizer
@@ -111,7 +110,7 @@ def check_tokenizer(config: Config) -> Iterator[Check]:
     chat = Chat(load_tokenizer(model), config.policy.thinking)  # raises if the template breaks the invariant
     row = next(deal(config, "train", 1))
     env = make_environment(config)
-    env.reset(copy.deepcopy(row.game_state))
+    reset_to(env, row.game_state)
     prompt = len(chat.prompt_ids(env.prompt(0)))
     full = limits.context_tokens is not None and prompt + 2 * limits.turn_tokens > limits.context_tokens
     finding = f"{Path(model).name}: turns end cleanly; a prompt has {prompt} tokens"
@@ -136,7 +135,7 @@ def check_partner(config: Config) -> Iterator[Check]:
         yield Check("partner", "pass", "none: self-play, or a game for one")
         return
     row, env = next(deal(config, "train", 1)), make_environment(config)
-    env.reset(copy.deepcopy(row.game_state))
+    reset_to(env, row.game_state)
     questions = measured(type(env)).questions_worth_asking(row.game_state, 0, 1, 0)
     for question in questions:
         env.step(question)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from slim_rl import bundled
 from slim_rl.config import Config
-from slim_rl.dialogue.games_file import existing_rows, games_files
+from slim_rl.dialogue.games_file import deal, existing_rows, games_files
 from slim_rl.dialogue.players import make_partner
 from slim_rl.dialogue.training_reward import make_training_reward
+from slim_rl.environment import make_environment, reset_to, step_of
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.formats import count
 from slim_rl.partners.endpoint import OPENAI_URL
@@ -32,15 +33,25 @@ def check_model(name: str, key: str = "policy.model") -> None:
 
 
 def check_games(config: Config) -> None:
-    """Raises DataError if a games file cannot be used, or a step plays more games than there are."""
+    """Raises SlimError if a games file cannot be used, a step plays more games than there are, or the game cannot be played."""
     for split, (path, number) in games_files(config).items():
-        games = len(existing_rows(config, split)) if path.exists() else number
+        rows = existing_rows(config, split) if path.exists() else []
+        games = len(rows) or number
         twice = config.selfplay and config.train.backend == "trl"  # a game for each seat
         if split == "train" and games * (1 + twice) < config.train.games_per_step:
             raise DataError(
                 f"data.train={path} has {count(games, 'game')}, too few for a step of train.games_per_step={config.train.games_per_step}; "
                 "raise data.num_train, or lower it."
             )
+        if split == "train":
+            try:
+                env, row = make_environment(config), rows[0] if rows else next(deal(config, split, 1))
+                reset_to(env, row.game_state)
+                step_of(env, "?")
+            except TypeError as error:
+                raise ConfigError(
+                    f"environment: {config.environment} cannot be played ({error}); correct its methods."
+                ) from error
 
 
 def try_partner(config: Config) -> None:

@@ -7,7 +7,6 @@ ends a proposal of several lines. The person's board is shown again when it chan
 from __future__ import annotations
 
 import asyncio
-import copy
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -25,7 +24,7 @@ from slim_rl.dialogue.games_file import load_rows
 from slim_rl.dialogue.players import Partner, PartnerFailure
 from slim_rl.dialogue.record import Turn
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.environment import BaseEnvironment, Board, View, make_environment
+from slim_rl.environment import BaseEnvironment, Board, View, make_environment, reset_to
 from slim_rl.errors import ConfigError, SlimError
 
 QUIT = "quit"
@@ -113,7 +112,7 @@ def play(config: Config, *, game: int = 0, console: Console | None = None, ask: 
             f"--game {game} does not exist. Choose one of the config's {len(rows)} games, 0 to {len(rows) - 1}."
         )
     row, env = rows[game], make_environment(config)
-    env.reset(copy.deepcopy(row.game_state))
+    reset_to(env, row.game_state)
     console.print(Text(printable(env.get_prompt_prefix(row.seat)), "dim"))
     if env.board(row.seat) is None:
         console.print(Text(printable(env.get_state_description(row.seat))))

@@ -11,7 +11,6 @@ Invariants:
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import warnings
@@ -24,7 +23,7 @@ from tqdm import tqdm
 
 from slim_rl import jsonl
 from slim_rl.config import Config
-from slim_rl.environment import BaseEnvironment, as_dict, environment_class, make_environment
+from slim_rl.environment import BaseEnvironment, as_dict, environment_class, make_environment, reset_to
 from slim_rl.errors import ConfigError, DataError, SlimWarning
 
 Split = Literal["train", "eval"]
@@ -64,7 +63,7 @@ class GameRow:
         cls, env: BaseEnvironment, game_id: str, game_state: Any, seat: int = 0, spec: dict[str, Any] | None = None
     ) -> GameRow:
         """Returns the row of a game, to which `env` is reset."""
-        env.reset(copy.deepcopy(game_state))
+        reset_to(env, game_state)
         return cls(game_id, seat, as_dict(game_state), env.prompt(seat), env.solution(), spec)
 
     def to_dict(self) -> dict[str, Any]:
@@ -123,7 +122,7 @@ def read_rows(path: str | Path, env: BaseEnvironment | None = None, seats: Seque
         try:
             row = GameRow.from_dict(data, seats[len(rows) % len(seats)])
             if env is not None:
-                env.reset(copy.deepcopy(row.game_state))
+                reset_to(env, row.game_state)
                 row = row if row.prompt else replace(row, prompt=env.prompt(row.seat), solution=env.solution())
         except DataError as error:
             raise DataError(f"{path}, line {number}: {error}") from error

@@ -13,7 +13,6 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-import copy
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +23,7 @@ from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.players import Partner, PartnerFailure, Player, TokenPlayer
 from slim_rl.dialogue.record import Dialogue, DialogueOver, StopReason, Turn
-from slim_rl.environment import BaseEnvironment, Utterance, View, as_dict
+from slim_rl.environment import BaseEnvironment, Utterance, View, as_dict, reset_to, step_of
 from slim_rl.errors import ConfigError
 
 _END = {end.value: end for end in (StopReason.AGREED, StopReason.FINISHED, StopReason.REJECTED, StopReason.MAX_TURNS)}
@@ -116,7 +115,7 @@ class _Game:
         self.dialogues = {dialogue.seat: dialogue for dialogue in dialogues}  # of the policy's seats
         self.turns: list[Turn] = []
         self._history: dict[int, list[Utterance]] = {seat: [] for seat in range(env.seats)}
-        env.reset(copy.deepcopy(dialogues[0].game_state))  # the record keeps the original
+        reset_to(env, dialogues[0].game_state)
         self._rules_and_state = {
             seat: (env.get_prompt_prefix(seat), env.get_state_description(seat)) for seat in self._history
         }
@@ -201,7 +200,7 @@ class _Game:
     def _apply(self, turn: Turn) -> StopReason | None:
         """Plays a turn in the game, and shows each seat what it may see. Returns the stop reason, or None."""
         author = turn.seat
-        observation, done, info = self.env.step(turn.text)
+        observation, done, info = step_of(self.env, turn.text)
         turn.action, turn.error = info.get("action"), info.get("error")
         is_valid, author_is_next = turn.error is None, self.env.turn == author
         game_answers = author_is_next and (is_valid or self.env.seats == 1)  # in no turn of the other seat
