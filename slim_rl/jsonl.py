@@ -12,8 +12,10 @@ from __future__ import annotations
 import codecs
 import json
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from mmap import mmap
 from pathlib import Path
@@ -59,8 +61,12 @@ def without_bom(content: bytes) -> bytes:
     return content.removeprefix(codecs.BOM_UTF8)
 
 
-def scan(path: Path, offset: int = 0) -> Iterator[Line]:
-    """Yields the lines of a file from `offset` on, without empty ones. Raises OSError if the file cannot be read."""
+def scan(path: Path, offset: int = 0, loads: Callable[[bytes], Any] = orjson.loads) -> Iterator[Line]:
+    """Yields the lines of a file from `offset` on, without empty ones. Raises OSError if the file cannot be read.
+
+    Args:
+        loads: function that returns the value of a line, or raises ValueError.
+    """
     with path.open("rb") as stream:
         stream.seek(offset)
         for number, line in enumerate(stream, 1):
@@ -71,8 +77,8 @@ def scan(path: Path, offset: int = 0) -> Iterator[Line]:
             if not line.strip():
                 continue
             try:
-                yield Line(number, start, offset, orjson.loads(line))
-            except orjson.JSONDecodeError as error:
+                yield Line(number, start, offset, loads(line))
+            except (ValueError, RecursionError) as error:
                 yield Line(number, start, offset, None, str(error), torn=not line.endswith(b"\n"))
 
 
@@ -81,6 +87,7 @@ def read(
     what: str = "file",
     hint: str = "give the path of a *.jsonl file",
     torn: Literal["refuse", "warn", "skip"] = "refuse",
+    loads: Callable[[bytes], Any] = orjson.loads,
 ) -> Iterator[tuple[int, Any]]:
     """Yields numbers and data of the lines.
 
@@ -88,13 +95,14 @@ def read(
         what: noun for the file in messages.
         hint: fix for a file that cannot be read, in messages.
         torn: treatment of an incomplete last line: an error, or left out with or without a warning.
+        loads: as of `scan`.
 
     Raises:
         DataError: the file cannot be read, or a line (named by file and number) is not JSON.
     """
     path = Path(path)
     try:
-        for line in scan(path):
+        for line in scan(path, loads=loads):
             if line.torn and torn != "refuse":
                 if torn == "warn":
                     warnings.warn(
@@ -111,9 +119,35 @@ def read(
 
 
 def _not_json(path: Path, line: Line) -> DataError:
+    if kind := _kind(path, line):
+        return DataError(f"{path} is {kind}, not JSON Lines (one JSON object per line, in UTF-8); convert it.")
     return DataError(
-        f"{path}, line {line.number}: not valid JSON ({line.error}); remove the line, or restore the file."
+        f"{path}, line {line.number}: not valid JSON ({line.error}); correct the line, or restore the file."
     )
+
+
+_KINDS = {
+    rb"PAR1": "a Parquet file",
+    rb"ARROW1": "a Feather file",
+    rb"\x1f\x8b": "a gzip archive",
+    rb"PK\x03\x04": "a zip archive or spreadsheet",
+    rb"\xff\xfe|\xfe\xff|.?\x00": "text in UTF-16, or no text",
+    rb"\s*\[": "one JSON array",
+    rb"\s*\{\s*\n": "one JSON object of several lines",
+    rb"[^\s{][^\n]*[,;\t]": "a table with separators",
+}
+
+
+def _kind(path: Path, line: Line) -> str:
+    """Returns what a file is whose line is not JSON; empty if it may be JSON Lines with a faulty line."""
+    other = "text in another encoding than UTF-8"
+    with path.open("rb") as stream:
+        head = stream.read(1000)
+        stream.seek(line.offset)
+        with suppress(UnicodeDecodeError):
+            stream.readline().decode()
+            other = ""
+    return next((kind for form, kind in _KINDS.items() if re.match(form, without_bom(head))), other)
 
 
 def write(path: str | Path, rows: Iterable[Any]) -> int:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from slim_rl import bundled
 from slim_rl.config import Config
-from slim_rl.dialogue.games_file import deal, existing_rows, games_files
+from slim_rl.dialogue.games_file import deal, digest_of, existing_rows, games_files
+from slim_rl.dialogue.log import first_trained
 from slim_rl.dialogue.players import make_partner
 from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.environment import make_environment, reset_to, step_of
@@ -32,8 +33,16 @@ def check_model(name: str, key: str = "policy.model") -> None:
         raise ConfigError(f"{key} '{name}' holds no model's config.json; name a folder that does.")
 
 
-def check_games(config: Config) -> None:
-    """Raises SlimError if a games file cannot be used, a step plays more games than there are, or the game cannot be played."""
+def check_games(config: Config, logs: Path | None = None) -> None:
+    """Checks the games files and the game.
+
+    Args:
+        logs: folder of the log of a run that may be resumed; None: none.
+
+    Raises:
+        SlimError: a games file cannot be used, a step plays more games than there are, the game cannot be played, or the run began with
+            other games.
+    """
     for split, (path, number) in games_files(config).items():
         rows = existing_rows(config, split) if path.exists() else []
         games = len(rows) or number
@@ -44,6 +53,12 @@ def check_games(config: Config) -> None:
                 "raise data.num_train, or lower it."
             )
         if split == "train":
+            began = first_trained(logs) if logs else None
+            if began is not None and rows and digest_of(began) not in {digest_of(row.game_state) for row in rows}:
+                raise DataError(
+                    f"data.train={path} has other games than the run began with ({logs}); restore the file, or give the run another name "
+                    "(--set name=...)."
+                )
             try:
                 env, row = make_environment(config), rows[0] if rows else next(deal(config, split, 1))
                 reset_to(env, row.game_state)

@@ -5,7 +5,7 @@ metadata``. The prompt is for such readers: a dialogue opens with the environmen
 used as it is.
 
 Invariants:
-    No two rows of a file, nor of the train and eval files, hold the same game (the same id).
+    No two games of a file, nor of the train and eval files, have the same id, which is a string.
     Each generated row names the settings that it was generated from (`spec`); a file of other settings is refused.
 """
 
@@ -84,22 +84,44 @@ class GameRow:
         Raises DataError if something is missing or malformed.
         """
         if not isinstance(row, Mapping):
-            raise DataError(f"a row must be a mapping, but is {type(row).__name__}.")
+            raise DataError(f"a row must be a mapping, one JSON object per line, but is {type(row).__name__}.")
         if row and not {"prompt", "game_state", "metadata"} & row.keys():
             state = {key: value for key, value in row.items() if key not in ("game_id", "seat")}
-            digest = hashlib.sha256(json.dumps(state, sort_keys=True).encode()).hexdigest()[:16]
-            made = cls(str(row.get("game_id") or digest), row.get("seat", seat), state, [])
+            name = row["game_id"] if row.get("game_id") not in (None, "") else digest_of(state)
+            made = cls(_name(name), _seat(row.get("seat"), seat), state, [])
         else:
             if missing := [key for key in _NEEDED if row.get(key) is None]:
                 raise DataError(f"the row has no {', '.join(missing)}.")
-            seat = row["metadata"].get("seat", -1) if isinstance(row["metadata"], Mapping) else -1
+            seat = _seat(row["metadata"].get("seat") if isinstance(row["metadata"], Mapping) else None, seat)
             solution = {key: value for key, value in row.items() if key not in (*_NEEDED, "spec")}
-            made = cls(str(row["game_id"]), seat, row["game_state"], row["prompt"], solution, row.get("spec"))
-        if made.seat not in (0, 1):
-            raise DataError(f"metadata.seat must be 0 or 1, not {made.seat!r}.")
+            made = cls(_name(row["game_id"]), seat, row["game_state"], row["prompt"], solution, row.get("spec"))
         if not isinstance(made.spec, Mapping | None):
             raise DataError(f"spec must be a mapping, but is {type(made.spec).__name__}.")
         return made
+
+
+def _loads(line: bytes) -> Any:
+    """Returns a line's value, with whole numbers of any length. Raises ValueError if it is not JSON, as NaN is not."""
+    return json.loads(line.decode(), parse_constant=lambda name: json.loads(name.lower()))
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise DataError(f"game_id must be a text or a whole number, not {value!r}.")
+    return str(value)
+
+
+def _seat(value: Any, default: int) -> int:
+    if value is None:
+        return default
+    if isinstance(value, bool) or value not in (0, 1):
+        raise DataError(f"seat must be 0 or 1, not {value!r}.")
+    return int(value)  # pandas writes 1.0 where other rows have none
+
+
+def digest_of(game_state: Mapping[str, Any]) -> str:
+    """Returns a digest of a game's content, equal for equal states."""
+    return hashlib.sha256(json.dumps(game_state, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def write_rows(rows: Iterable[GameRow], path: str | Path) -> int:
@@ -118,7 +140,9 @@ def read_rows(path: str | Path, env: BaseEnvironment | None = None, seats: Seque
         DataError: the file is missing or empty, or a row is faulty; the message names the line.
     """
     rows: list[GameRow] = []
-    for number, data in jsonl.read(path, "games file", "make it with `slim-rl generate`"):
+    names: set[str] = set()
+    states: dict[str, str] = {}
+    for number, data in jsonl.read(path, "games file", "make it with `slim-rl generate`", loads=_loads):
         try:
             row = GameRow.from_dict(data, seats[len(rows) % len(seats)])
             if env is not None:
@@ -127,9 +151,16 @@ def read_rows(path: str | Path, env: BaseEnvironment | None = None, seats: Seque
         except DataError as error:
             raise DataError(f"{path}, line {number}: {error}") from error
         except (AttributeError, KeyError, TypeError, ValueError) as error:
+            lacks = f", which needs {error.args[0]!r}" if isinstance(error, KeyError) and error.args else ""
             raise DataError(
-                f"{path}, line {number}: it is not a game of {type(env).__name__} ({error!r}); make the file with slim-rl generate."
+                f"{path}, line {number}: it is not a game of {type(env).__name__}{lacks}; make the file with slim-rl generate."
             ) from error
+        digest = digest_of(row.game_state)
+        if row.name in names or states.setdefault(row.game_id, digest) != digest:
+            raise DataError(
+                f"{path}, line {number}: game_id {row.game_id!r} is that of a line above; give each game its own."
+            )
+        names.add(row.name)
         rows.append(row)
     if not rows:
         raise DataError(f"The games file {path} holds no game; make it again with `slim-rl generate`.")

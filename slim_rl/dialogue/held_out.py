@@ -13,12 +13,12 @@ from typing import Any
 
 from tqdm import tqdm
 
-from slim_rl.dialogue.games_file import GameRow
+from slim_rl.dialogue.games_file import GameRow, digest_of
 from slim_rl.dialogue.log import DialogueLog, read_log
 from slim_rl.dialogue.players import Player
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.worker import DialogueSpec, RolloutWorker
-from slim_rl.errors import SlimError
+from slim_rl.errors import DataError, SlimError
 from slim_rl.ranks import own_rank
 
 SCOPE = "eval"  # scope of ids and seeds, equal for all runs and steps: each evaluation of a seed plays the same games
@@ -50,12 +50,20 @@ def play_held_out(
         run: function that runs a coroutine on an event loop; by default on one of its own.
 
     Raises:
+        DataError: an earlier dialogue is of another game of the same id.
         SlimError: the partner takes no more games (its endpoint is down, or its budget spent). Finished dialogues are logged.
     """
     specs = [worker.spec(row, SCOPE, trial, phase="eval", step=step) for trial in range(trials) for row in rows]
     if earlier is None:
         earlier = read_log(log) if log.exists() else ()
     done = {dialogue.id: dialogue for dialogue in earlier if not dialogue.failed}
+    for spec in specs:
+        for name in worker.ids(spec):
+            if name in done and digest_of(done[name].game_state) != digest_of(spec.row.game_state):
+                raise DataError(
+                    f"{log} holds another game as {spec.row.game_id}: the games file has changed since; name another folder, or remove "
+                    "the log to play its games again."
+                )
     with DialogueLog(log, tokens=worker.config.log.tokens) as writer:
 
         def keep(dialogue: Dialogue) -> None:

@@ -154,6 +154,17 @@ def log_files(*paths: str | Path) -> list[Path]:
     return list(files.values())
 
 
+def first_trained(folder: Path) -> dict[str, Any] | None:
+    """Returns the state of a game that a run's log of training begins with; None without such a log."""
+    for file in sorted(folder.glob("*.jsonl")):
+        for _, line in _lines(file, torn="skip"):
+            if line.get("phase") == "train":
+                state: dict[str, Any] = line["game_state"]
+                return state
+            break
+    return None
+
+
 def _key(folder: Path, data: dict[str, Any]) -> tuple[Any, ...]:
     return folder, *(str(data.get(name)) for name in ("run", "arm", "phase", "step", "id", "attempt"))
 

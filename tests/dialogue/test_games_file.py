@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from slim_rl.backends.verl.data import read_game_state, write_parquet
 from slim_rl.commands.generate import command as generate
 from slim_rl.config import Config, Limits
-from slim_rl.dialogue.games_file import GameRow, ensure_games, load_rows, read_rows, write_rows
+from slim_rl.dialogue.games_file import GameRow, digest_of, ensure_games, load_rows, read_rows, write_rows
 from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.errors import ConfigError, DataError, SlimWarning
 from slim_rl.games.matching import MatchingEnv
@@ -128,16 +129,53 @@ def test_games_of_ones_own_are_completed(tmp_path: Path) -> None:
         ("{\n", "not valid JSON"),
         ([], "a row must be a mapping"),
         ({}, "the row has no prompt, game_state, game_id, metadata"),
-        ({**WHOLE, "metadata": {"seat": 2}}, r"metadata\.seat must be 0 or 1, not 2"),
+        ({**WHOLE, "metadata": {"seat": 2}}, "seat must be 0 or 1, not 2"),
+        ({**OTHER, "game_id": "a"}, "game_id 'a' is that of a line above"),
+        ({**BOARD, "game_id": "a"}, "game_id 'a' is that of a line above"),
+        ({**OTHER, "game_id": 1.5}, "game_id must be a text or a whole number, not 1.5"),
         ({**WHOLE, "spec": ["seed"]}, "spec must be a mapping, but is list"),
-        ({**BOARD, "seat": "left"}, r"metadata\.seat must be 0 or 1, not 'left'"),
+        ({**BOARD, "seat": "left"}, "seat must be 0 or 1, not 'left'"),
         ({"cells": []}, "it has none of table, mask1, mask2"),
         ({**BOARD, "mask1": [[1, 0]], "scale1": "big", "scale2": 0}, "mask1 must be as many rows"),
     ],
 )
 def test_faulty_line_is_named(tmp_path: Path, line: Any, sentence: str) -> None:
     with pytest.raises(DataError, match=f"train.jsonl, line 2: .*{sentence}"):
-        load_rows(mine(tmp_path, BOARD, line))
+        load_rows(mine(tmp_path, {**BOARD, "game_id": "a"}, line))
+
+
+@pytest.mark.parametrize("name", [0, 2**70 + 1, "x"])
+def test_ids_are_texts_digit_for_digit(name: Any, tmp_path: Path) -> None:
+    rows = load_rows(mine(tmp_path, {**BOARD, "game_id": name, "seat": None}, {**OTHER, "seat": 1.0}))
+    assert [row.game_id for row in rows] == [str(name), digest_of(OTHER)]
+    assert [row.name.rpartition("/")[2] for row in rows] == ["0", "1"]
+
+
+LINE = json.dumps({**BOARD, "game_id": "Zoë"}, ensure_ascii=False) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"PAR1\x15\x04", "a Parquet file"),
+        (gzip.compress(LINE.encode()), "a gzip archive"),
+        (b"PK\x03\x04\x14\n", "a zip archive or spreadsheet"),
+        (LINE.encode("utf-16"), "text in UTF-16"),
+        (LINE.encode("utf-16-le"), "text in UTF-16"),
+        (LINE.encode("latin-1"), "text in another encoding than UTF-8"),
+        (json.dumps(BOARD).encode() + b"\n" + LINE.encode("latin-1"), "text in another encoding than UTF-8"),
+        (json.dumps([BOARD], indent=1).encode(), "one JSON array"),
+        (json.dumps(BOARD, indent=1).encode(), "one JSON object of several lines"),
+        (b"game_id,table\n1,2\n", "a table with separators"),
+    ],
+)
+def test_file_of_another_kind_is_named(content: bytes, kind: str, tmp_path: Path) -> None:
+    (tmp_path / "games.jsonl").write_bytes(content)
+    with pytest.raises(
+        DataError,
+        match=rf"games.jsonl is {kind}.*, not JSON Lines \(one JSON object per line, in UTF-8\); convert it\.$",
+    ):
+        read_rows(tmp_path / "games.jsonl")
 
 
 def test_file_without_games_is_refused(tmp_path: Path) -> None:

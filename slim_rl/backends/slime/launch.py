@@ -103,7 +103,7 @@ def print_flags(request: Request) -> list[str]:
     last = last_whole(folder)
     trained = last is not None and last + 1 >= config.train.steps
     check_same(folder / "config.yaml", config)
-    check_games(config)
+    check_games(config, RunFolder(config, folder).logs)
     try_partner(config)
     say_before(config)
     if last is not None and not trained:

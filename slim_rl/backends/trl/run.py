@@ -68,10 +68,10 @@ def train(config: Config, fresh: bool = False) -> Result:
         RunStopped: too many dialogues failed, or the partner takes no more calls; the steps before are saved.
     """
     check_training(config)
-    check_games(config)
+    folder = RunFolder(config)
+    check_games(config, None if fresh else folder.logs)
     torch.set_num_threads(config.train.threads)
     rank = own_rank()
-    folder = RunFolder(config)
     if rank == 0:
         folder.check(fresh)
         check_model_folder(folder.path / "model")

@@ -56,7 +56,7 @@ def start(request: Request) -> None:
     composed = compose(verl, request.extra) if find_spec("verl") else None
     config = config.from_anywhere()
     check_same(folder / "config.yaml", config)
-    check_games(config)
+    check_games(config, RunFolder(config, folder).logs)
     try_partner(config)
     command = [*python_module("verl.trainer.main_ppo"), "--config-path", str(folder), "--config-name", FILE]
     step = last_whole(folder / "checkpoints")
