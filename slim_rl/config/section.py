@@ -92,7 +92,7 @@ def _plain(value: Any) -> Any:
         return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, list):
         return [_plain(each) for each in value]
-    return value if not isinstance(value, _Written) else int(value) if isinstance(value, int) else float(value)
+    return int(value) if isinstance(value, WrittenInt) else float(value) if isinstance(value, WrittenFloat) else value
 
 
 class Section(BaseModel):

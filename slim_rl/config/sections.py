@@ -86,8 +86,8 @@ class Limits(Section):
     turn_seconds: Annotated[float | None, named(note="applied by the dialogue loop, in every backend")] = Field(
         None, gt=0
     )
-    """time of one policy turn; a dialogue with a longer one has failed: no reward, no training on it
-    (partner.openai.turn_seconds limits the partner's)"""
+    """time of one turn of any player; a dialogue with a longer one has failed: no reward, no training on it
+    (partner.openai.turn_seconds limits an endpoint's)"""
 
     def within(
         self,

@@ -49,7 +49,7 @@ class StopReason(StrEnum):
     PARTNER_ERRORS = "partner_errors"  # the partner made too many malformed actions in a row
     PARTNER_FAILED = "partner_failed"  # the partner gave no reply, after all retries
     ENGINE_FAILED = "engine_failed"  # the policy's engine gave no tokens, after all retries
-    DEADLINE = "deadline"  # a turn of the policy took longer than limits.turn_seconds
+    DEADLINE = "deadline"  # a turn took longer than limits.turn_seconds
     BUDGET = "budget"  # the money for partner calls is spent
     OUTAGE = "outage"  # the partner's endpoint is down, or refuses: no more calls are made
     ABORTED = "aborted"  # the trainer cancelled the dialogue

@@ -163,6 +163,7 @@ class RolloutWorker:
             dialogues = dialogues or self._records(spec, policy, partner)
             for dialogue in dialogues:
                 dialogue.stop_reason, dialogue.failure = StopReason.BROKEN, f"{type(error).__name__}: {error}"
+                dialogue.reward = None  # the game may break after its end, when it is closed
         for dialogue in dialogues:
             dialogue.partner = {**dialogue.partner, **self._partner_name}
         return dialogues

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from slim_rl.backends.ready import check_games
 from slim_rl.config import parse_config
-from slim_rl.dialogue.games_file import GameRow
+from slim_rl.dialogue.games_file import GameRow, write_rows
 from slim_rl.dialogue.held_out import play_held_out
-from slim_rl.dialogue.log import read_log
+from slim_rl.dialogue.log import DialogueLog, read_log
 from slim_rl.dialogue.worker import RolloutWorker
+from slim_rl.errors import DataError
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.partners.scripted import MutePartner
 from slim_rl.games.matching.state import MatchingSettings
@@ -28,6 +34,36 @@ def test_fewer_games_than_before_are_as_many_as_asked_for(tmp_path: Path) -> Non
     assert len(whole) == len(set(whole)) == 4
     assert played(log, ROWS[:2]) == whole[:2]
     assert len(list(read_log(log))) == 4
+
+
+def test_other_games_of_the_same_names_are_refused(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    played(log, ROWS[:2])
+    swapped = replace(ROWS[1], game_state=ROWS[2].game_state)
+    with pytest.raises(
+        DataError, match=rf"log.jsonl holds another game as {ROWS[1].game_id}: the games file has changed"
+    ):
+        played(log, [ROWS[0], swapped])
+    log.unlink()
+    assert len(played(log, [ROWS[0], swapped])) == 2
+
+
+def test_run_is_not_resumed_with_other_training_games(tmp_path: Path) -> None:
+    worker = RolloutWorker(parse_config({}), None, MutePartner())
+    (dialogue,) = asyncio.run(worker.play(worker.spec(ROWS[0], "0")))
+    with DialogueLog(tmp_path / "logs" / "train.jsonl") as log:
+        log.append(dialogue)
+
+    def check(rows: list[GameRow]) -> None:
+        write_rows(
+            [GameRow.of(worker.environment(), row.game_id, row.game_state) for row in rows], tmp_path / "g.jsonl"
+        )
+        data = {"train": tmp_path / "g.jsonl", "eval": None, "num_train": len(rows)}
+        check_games(parse_config({"data": data, "train": {"games_per_step": 1}}), tmp_path / "logs")
+
+    check([*ROWS[1:], replace(ROWS[0], game_id="renamed")])
+    with pytest.raises(DataError, match=r"g\.jsonl has other games than the run began with"):
+        check([replace(ROWS[1], game_id=ROWS[0].game_id)])
 
 
 def test_in_self_play_a_seat_that_is_missing_is_played_again(tmp_path: Path) -> None:

@@ -188,14 +188,18 @@ def test_policy_turn_longer_than_turn_seconds_fails_the_dialogue(chat) -> None:
     assert [turn.role for turn in dialogue.turns] == ["policy", "partner"]
 
 
-def test_slow_partner_under_turn_seconds_ends_no_dialogue(chat) -> None:
+@pytest.mark.parametrize(("paid", "reason"), [(False, StopReason.DEADLINE), (True, StopReason.AGREED)])
+def test_partner_that_hangs_fails_unless_an_endpoint(paid: bool, reason: StopReason, chat) -> None:
     class Slow(Says):
+        costs_money = paid
+
         async def act(self, view: Any) -> Turn:
             await asyncio.sleep(0.4)
             return await super().act(view)
 
     dialogue, _ = play(chat, ["go"] * 9, Slow("go"), limits=Limits(turn_seconds=0.3))
-    assert dialogue.stop_reason is StopReason.AGREED
+    assert dialogue.stop_reason is reason
+    assert paid or dialogue.failure == "a turn of the partner took longer than 0.3 s"
 
 
 def test_timeout_raised_by_a_player_is_a_fault_and_no_deadline(chat) -> None:
