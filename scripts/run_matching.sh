@@ -35,7 +35,10 @@ while (($#)); do
     -h | --help) sed -n '/^set/q; s/^#!.*//; s/^# \{0,1\}//p' "$0" && exit ;;
     --dry-run) DRY_RUN=(--dry-run) ;;
     --set=*) SETS+=("$1") ;;
-    --set) SETS+=("--set=${2-}") && shift ;;
+    --set)
+        (($# > 1)) || die "--set has no value: give --set KEY=VALUE, such as --set partner.kind=shy."
+        SETS+=("--set=$2") && shift
+        ;;
     *) OWN_ARGS+=("$1") ;;
     esac
     shift
@@ -79,7 +82,10 @@ if [[ -f $SLIME_DIR/train.py ]]; then
     for script in "${MODEL_SCRIPT:-$scripts/$name.sh}" "${MODEL_SCRIPT:-$scripts/${name%-Instruct}.sh}"; do
         [[ ! -f $script ]] || break
     done
-    [[ -f $script ]] || die "$script does not exist. Set MODEL_SCRIPT to the script of MODEL's architecture, such as one in $scripts."
+    if [[ ! -f $script ]]; then
+        near=$("$PYTHON" -c 'import difflib, os, sys; print(*difflib.get_close_matches(sys.argv[1], os.listdir(sys.argv[2]), 1))' "$name.sh" "$scripts")
+        die "$script does not exist. Set MODEL_SCRIPT to the script of MODEL's architecture, such as $scripts/${near:-...}."
+    fi
     source "$script"
 elif [[ $SLIME_DIR || ! ${DRY_RUN[*]} ]]; then
     die "slime is not found: set SLIME_DIR to its checkout, the folder that has train.py."
@@ -162,7 +168,8 @@ COMMAND=(
     "${OWN_ARGS[@]}"
 )
 if [[ ${DRY_RUN[*]} ]]; then # one flag per line
-    [[ $SLIME_DIR ]] || echo "# slime is not found here: set SLIME_DIR to add the flags of the model's architecture"
+    [[ $SLIME_DIR ]] || echo "# slime is not found here: set SLIME_DIR to add the flags of the model's architecture, and to check yours"
+    [[ ! $SLIME_DIR ]] || echo "# values of flags, and the flags of Megatron-LM and SGLang, are checked when the job starts"
     printf '%q ' "${COMMAND[@]}" | sed 's/\([^\\]\) --/\1 \\\n    --/g; s/ $//'
     echo
     exit

@@ -11,6 +11,15 @@ from pathlib import Path
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.processes import check_processes, environment, last_lines
 
+_TORCHRUNS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # which it sets together
+# what torch and accelerate take for a run of several processes, and the values that mean one
+_LAUNCHERS = {
+    "RANK": "0",
+    "LOCAL_RANK": "-1",
+    "WORLD_SIZE": "1",
+    **dict.fromkeys(("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"), "1"),
+}
+
 
 def own_rank() -> int:
     """Returns this process's rank in its run; rank 0 prints and saves. Raises ConfigError as `run_size`."""
@@ -18,8 +27,19 @@ def own_rank() -> int:
 
 
 def run_size() -> int:
-    """Returns the number of processes of this run. Raises ConfigError if the environment holds no number."""
-    return _variable("WORLD_SIZE", "1")
+    """Returns the number of processes of this run.
+
+    Raises ConfigError if the environment holds no number, or variables of a launcher other than torchrun.
+    """
+    number = _variable("WORLD_SIZE", "1")
+    if any(name not in os.environ for name in _TORCHRUNS):
+        for name, alone in _LAUNCHERS.items():
+            if (value := os.environ.get(name, alone)) not in ("", alone):
+                raise ConfigError(
+                    f"{name}={value} in the environment is of a launcher, but {' and '.join(_TORCHRUNS)} are not all set as torchrun sets "
+                    f"them: unset it (env -u {name} ...), or start with torchrun."
+                )
+    return number
 
 
 def _variable(variable: str, default: str) -> int:

@@ -26,3 +26,14 @@ def test_an_environment_that_says_no_number_is_named(
         monkeypatch.setenv(variable, wrong)
         with pytest.raises(ConfigError, match=rf"{variable}='{wrong}' in the environment"):
             read()
+
+
+@pytest.mark.parametrize("left", ["WORLD_SIZE", "RANK", "LOCAL_RANK", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE"])
+def test_run_size_with_a_launchers_leftover_names_it(left: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(left, "8")
+    with pytest.raises(ConfigError, match=rf"{left}=8 in the environment .*env -u {left}"):
+        run_size()
+    for name, value in zip(("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR"), "018h", strict=True):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("MASTER_PORT", "1")
+    assert run_size() == 8, "torchrun's own"

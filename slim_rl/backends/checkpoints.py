@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from slim_rl import bundled
+from slim_rl.backends import say
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.files import read_object
 from slim_rl.policies import check_model_name
@@ -17,7 +18,7 @@ def locate_model(model: str, download: bool) -> Path:
 
     Args:
         model: a folder, ``owner/name``, or a bare Qwen name such as ``Qwen3-4B``.
-        download: fetch the whole checkpoint; otherwise its config.json alone.
+        download: fetch the whole checkpoint; otherwise its config.json alone, and without the hub return the name.
 
     Raises:
         ConfigError: neither a folder nor a name the hub knows.
@@ -33,6 +34,9 @@ def locate_model(model: str, download: bool) -> Path:
             fetched = None if download else huggingface_hub.hf_hub_download(name, "config.json")
             path = Path(fetched).parent if fetched else Path(huggingface_hub.snapshot_download(name))
         except Exception as error:  # the hub's client raises many kinds; all of them mean that there is no model
+            if not download and isinstance(error, huggingface_hub.errors.LocalEntryNotFoundError):
+                say(f"the hub could not be reached to look up {name}; a start needs it, or the model in its cache")
+                return Path(name)
             raise ConfigError(
                 f"MODEL {model} is not a folder here and cannot be downloaded from the hub ({error}); give a path."
             ) from error

@@ -69,7 +69,11 @@ def examine(config: Config, examinations: Mapping[str, Examination]) -> list[Che
         except Exception as error:  # a check that breaks is a finding like any other
             known = isinstance(error, SlimError)  # which says itself how to fix it
             reason = textwrap.shorten(str(error), 400, placeholder="...")
-            fix = "" if known else "Fix what the message names."
+            fix = (
+                ""
+                if known
+                else "If a class that the config names raised it, correct that class; otherwise report this line."
+            )
             checks.append(Check(name, "fail", reason if known else f"{type(error).__name__}: {reason}", fix))
     return checks
 

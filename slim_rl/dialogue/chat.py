@@ -76,11 +76,18 @@ class Chat:
         self._unsaid = {index for index, token in known if token.special and str(token) not in marks}
         longest_first = sorted(self._controls, key=len, reverse=True)
         self._split = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
-        first, *rest = [piece for piece in self._split.split(frame[-2]) if piece]
+        # Llama-2's turn ends in a space, which its policy need not sample
+        first, *rest = [piece for piece in self._split.split(frame[-2].lstrip()) if piece]
         if first not in self._controls:
             raise ConfigError(
                 f"The chat template of {self._name} ends an assistant turn with {first!r}, which is not a single token; "
                 "slim_rl needs a template whose turns end in a control token."
+            )
+        header, opening = (re.sub(rf"{THINK_OPEN}|{THINK_CLOSE}|\s", "", piece) for piece in (frame[-3], frame[-1]))
+        if not opening.startswith(header):
+            raise ConfigError(
+                f"The chat template of {self._name} writes {frame[-3].strip()!r} before an assistant's message, but opens the next turn with "
+                f"{frame[-1].strip()!r}; slim_rl needs a template without a header that the model itself writes, such as a channel."
             )
         self._end, self.end_id = first, self._controls[first]
         self._before_observation, self._after_observation = "".join(rest), frame[-1]
@@ -227,7 +234,10 @@ class Chat:
         opening = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello: 1, 2?\nÄ 你好 🙂"}]
         prompt = self.prompt_ids(opening)
         decoded, rendered = self._text(prompt), self.render(opening)
-        if self._strips_before or self._strips_after:
+        spaced = self.tokenizer.convert_ids_to_tokens(self._plain_ids("a")[:1])[0].startswith(
+            _WORD_BEGINS
+        )  # after a control token
+        if self._strips_before or self._strips_after or spaced:
             decoded, rendered = ("".join(text.split()) for text in (decoded, rendered))
         if decoded != rendered:
             raise ConfigError(f"The tokenizer {self._name} does not decode to its own chat template's text.")

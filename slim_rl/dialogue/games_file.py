@@ -73,6 +73,7 @@ class GameRow:
             "game_state": self.game_state,
             **self.solution,
             "game_id": self.game_id,
+            "label": self.game_id,  # slime's scripts name it by --label-key
             "metadata": {"game_id": self.game_id, "seat": self.seat, "game_state": self.game_state},
         }
         return row if self.spec is None else {**row, "spec": self.spec}
@@ -93,7 +94,7 @@ class GameRow:
             if missing := [key for key in _NEEDED if row.get(key) is None]:
                 raise DataError(f"the row has no {', '.join(missing)}.")
             seat = _seat(row["metadata"].get("seat") if isinstance(row["metadata"], Mapping) else None, seat)
-            solution = {key: value for key, value in row.items() if key not in (*_NEEDED, "spec")}
+            solution = {key: value for key, value in row.items() if key not in (*_NEEDED, "spec", "label")}
             made = cls(_name(row["game_id"]), seat, row["game_state"], row["prompt"], solution, row.get("spec"))
         if not isinstance(made.spec, Mapping | None):
             raise DataError(f"spec must be a mapping, but is {type(made.spec).__name__}.")

@@ -27,21 +27,29 @@ class DialogueLog(jsonl.Appender):
 
     Args:
         path: file, made with its folders if missing.
-        from_step: step at which a run resumes: lines of training steps from it on are removed; None: all lines stay.
+        from_step: step at which a run resumes: its lines of training steps from it on are removed; None: all lines stay.
+        seed: seed of that run, in a file that may hold lines of others; None: all lines are its own.
         tokens: whether to write token ids, masks and logprobs too.
 
     Raises:
         DataError: the file cannot be written, or `from_step` is given and a line before its last cannot be read.
     """
 
-    def __init__(self, path: str | Path, from_step: int | None = None, tokens: bool = False) -> None:
+    def __init__(
+        self, path: str | Path, from_step: int | None = None, tokens: bool = False, seed: int | None = None
+    ) -> None:
         self.tokens = tokens
         super().__init__(path, "dialogue log")
         provenance.record(self.path.parent)
         if from_step is not None and self.path.stat().st_size:
             self.close()
             jsonl.keep_lines(
-                self.path, lambda line: line.get("phase") != "train" or (line.get("step") or 0) < from_step
+                self.path,
+                lambda line: (
+                    line.get("phase") != "train"
+                    or (line.get("step") or 0) < from_step
+                    or (seed is not None and _seed(line) != seed)
+                ),
             )
             super().__init__(path, "dialogue log")
 
@@ -103,7 +111,7 @@ _BESIDE = ThreadPoolExecutor(1, "annotate")  # with more threads the event loop 
 def read_log(*paths: str | Path) -> Iterator[Dialogue]:
     """Yields the dialogues of log files, or of every *.jsonl below folders, in order, with current annotations.
 
-    Of lines with equal folder, run, arm, phase, step and id the last counts. An incomplete last line is left out, with a warning.
+    Of lines with equal folder, seed, run, arm, phase, step and id the last counts. An incomplete last line is left out, with a warning.
 
     Raises:
         DataError: a path does not exist, a folder has no *.jsonl, or a line (named by file and number) is not a dialogue's.
@@ -166,7 +174,13 @@ def first_trained(folder: Path) -> dict[str, Any] | None:
 
 
 def _key(folder: Path, data: dict[str, Any]) -> tuple[Any, ...]:
-    return folder, *(str(data.get(name)) for name in ("run", "arm", "phase", "step", "id", "attempt"))
+    return folder, str(_seed(data)), *(str(data.get(name)) for name in ("run", "arm", "phase", "step", "id", "attempt"))
+
+
+def _seed(line: dict[str, Any]) -> Any:
+    """Returns the seed of a line's run; None in lines without settings."""
+    settings = line.get("settings")
+    return settings.get("seed") if isinstance(settings, dict) else None
 
 
 def _lines(file: Path, torn: Literal["warn", "skip"] = "warn") -> Iterator[tuple[int, dict[str, Any]]]:

@@ -9,7 +9,7 @@ Invariants:
 
 A custom training reward is a subclass of `TrainingReward`, named by its dotted path. It overrides `reward` if a dialogue's reward
 depends on that dialogue alone, and `__call__` if it needs the whole step (`whole_step`) or gives each turn its own advantage
-(`by_turn`). Dialogues are annotated, and have their tokens under TRL and slime.
+(`by_turn`). Dialogues are annotated and have their tokens.
 """
 
 from __future__ import annotations

@@ -76,11 +76,21 @@ async def sample_turn(
 
 
 def _turn(answer: Any, read: Read) -> Sampled:
-    """Returns the sampled turn in an answer. Raises ValueError if the answer has no turn."""
+    """Returns the sampled turn in an answer.
+
+    Raises:
+        ValueError: the answer has no turn.
+        PolicyFailure: not every sampled token has its id and a finite logprob.
+        Diverged: none has a finite logprob.
+    """
     try:
         sampled = read(answer)
     except (AttributeError, LookupError, TypeError) as error:
         raise ValueError(f"no turn in the engine's answer {str(answer)[:200]!r}") from error
+    ids, logprobs = len(sampled.ids), len(sampled.logprobs)
+    count = sampled.meta.get("completion_tokens", ids)  # the engine's own count, the end token included
+    if sampled.finish != "abort" and not (ids == logprobs == count > 0):
+        raise PolicyFailure(f"the engine returned {ids} token ids and {logprobs} logprobs for {count} sampled tokens")
     # JSON has no NaN: some engines write null
     missing = sum(logprob is None or not isfinite(logprob) for logprob in sampled.logprobs)
     if missing and missing == len(sampled.logprobs):
@@ -231,4 +241,4 @@ class VLLMPolicy(ServedPolicy):
             raise PolicyFailure(
                 "the server returns no token ids: use vLLM 0.10.2 or later, which knows return_token_ids"
             )
-        return Sampled(list(ids), list(logprobs), finish)
+        return Sampled(list(ids), list(logprobs), finish, answer.get("usage") or {})

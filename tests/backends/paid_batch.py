@@ -7,7 +7,7 @@ from typing import Any
 
 from slim_rl.config import Config
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
-from slim_rl.dialogue.training_reward import by_token, make_training_reward
+from slim_rl.dialogue.training_reward import TrainingReward, by_token, make_training_reward
 from slim_rl.games.matching import MatchingEnv
 from slim_rl.games.matching.study import MatchingInstrument
 from slim_rl.measured import Gain
@@ -18,6 +18,7 @@ CONTROLS: dict[str, dict[str, Any]] = {
     "priced": {"reward": "price", "reward_args": {"price": 0.05}},
     "drawn": {"reward": "price", "reward_args": {"price": [0.0, 0.02, 0.05, 0.1]}},
     "agreed": {"reward": "agreed"},
+    "tokens": {"reward": f"{__name__}.PerToken"},
     "shuffled": {"reward": "shuffled"},
     "shuffled_all": {"reward": "shuffled", "reward_args": {"zeros": True, "price": 0.05}},
     "turn": {"reward": "turn_credit"},
@@ -27,6 +28,15 @@ CONTROLS: dict[str, dict[str, Any]] = {
 }
 BY_TURN = [name for name in CONTROLS if name.startswith(("turn", "expected"))]
 BY_DIALOGUE = [name for name in CONTROLS if name not in BY_TURN]
+
+
+class PerToken(TrainingReward):
+    """The game's reward, minus a cost per token that the policy sampled, as a user's own class may have it."""
+
+    as_game = False
+
+    def reward(self, dialogue: Dialogue) -> float | None:
+        return None if dialogue.reward is None else dialogue.reward - 0.02 * sum(dialogue.loss_mask)
 
 
 class Known(MatchingEnv):
@@ -99,7 +109,7 @@ def made_samples(dialogues: list[Dialogue], selfplay: bool = False) -> list[Any]
 
     made = []
     for index, dialogue in enumerate(dialogues):
-        failed, record = dialogue.failed, dialogue.to_dict(tokens=False)
+        failed, record = dialogue.failed, dialogue.to_dict(tokens=dialogue.failed)
         sample = Sample(group_index=index // 4, index=index, metadata={"dialogue": record})
         sample.rollout_id = index % 4 if selfplay else None
         response = dialogue.response_ids[: 1 if failed else None]

@@ -52,13 +52,16 @@ def test_one_line_a_dialogue_with_its_step(tokenizer, tokenizer_dir, tmp_path) -
 def test_a_log_with_tokens_holds_what_was_trained_on(tokenizer, tokenizer_dir, tmp_path) -> None:
     args, samples = play_some(tokenizer, tokenizer_dir, tmp_path, log={"tokens": True})
     log_rollout(0, args, samples, {}, 1.0)
-    for line, sample in zip(read_log(tmp_path / "logs" / "train.jsonl"), samples, strict=True):
+    *played, failed = read_log(tmp_path / "logs" / "train.jsonl")
+    for line, sample in zip(played, samples, strict=False):
         assert line.prompt_ids + line.response_ids == sample.tokens
         assert (line.loss_mask, line.logprobs) == (sample.loss_mask, sample.rollout_log_probs)
+    assert not failed.response_ids, "the sample's one token pads it"
 
 
 def test_a_run_that_resumes_takes_back_the_steps_it_plays_again(tokenizer, tokenizer_dir, tmp_path) -> None:
     args, samples = play_some(tokenizer, tokenizer_dir, tmp_path)
+    args.save = str(tmp_path)
     for step in (0, 1, 2):
         log_rollout(step, args, samples, {}, 1.0)
     metrics._writers.clear()  # a new process
@@ -66,6 +69,20 @@ def test_a_run_that_resumes_takes_back_the_steps_it_plays_again(tokenizer, token
     log_rollout(2, args, samples[:2], {}, 1.0)
     steps = [line.step for line in read_log(tmp_path / "logs" / "train.jsonl")]
     assert steps == [0] * 4 + [1] * 2 + [2] * 2
+    args.load_debug_rollout_data = "rollout_{rollout_id}.pt"
+    log_rollout(0, args, samples, {}, 1.0)
+    assert len(list(read_log(tmp_path / "logs" / "train.jsonl"))) == 8, "nothing was played"
+
+
+@pytest.mark.parametrize("save", ["save", None])
+def test_log_of_a_second_seed_keeps_the_first_ones(tokenizer, tokenizer_dir, tmp_path, save) -> None:
+    for seed in (1, 2):
+        own = {"seed": seed, "log": {"dir": "logs"}, "output_dir": str(tmp_path / "runs")}
+        args, samples = play_some(tokenizer, tokenizer_dir, tmp_path, **own)
+        args.save = save and str(tmp_path / "runs" / save)
+        metrics._writers.clear()  # a new process
+        log_rollout(0, args, samples[:3], {}, 1.0)
+    assert sorted(line.settings["seed"] for line in read_log(tmp_path / "runs")) == [1] * 3 + [2] * 3
 
 
 def test_failures_count_in_their_own_metrics_only(tokenizer, tokenizer_dir, tmp_path) -> None:

@@ -36,6 +36,7 @@ def test_the_controls_pay_the_batch_differently() -> None:
     found = {name: paid(parse_config(run(name))) for name in CONTROLS}
     assert found["game"] == [0.3, 0.9, None, 0.6, 0.0, 0.8, 1.0, 0.4]
     assert found["priced"] == pytest.approx([0.25, 0.75, None, 0.6, -0.1, 0.75, 0.9, 0.2])
+    assert found["tokens"] == pytest.approx([0.18, 0.7, None, 0.52, -0.16, 0.68, 0.84, 0.16])
     assert found["agreed"] == [1.0, 1.0, None, 1.0, 0.0, 1.0, 1.0, 1.0]
     assert found["shuffled"] != found["game"] and found["shuffled"][4] == 0.0 and found["shuffled"][2] is None
     assert sorted(found["shuffled"][5:]) == [0.4, 0.8, 1.0]  # type: ignore[type-var]

@@ -161,6 +161,26 @@ def test_a_tokenizer_without_template_is_refused_with_a_sentence() -> None:
         Chat(tokenizer)
 
 
+@pytest.mark.parametrize("name", ["gptoss", "muse_glimmer"])  # a channel; whom the turn is to
+def test_template_with_a_header_that_the_model_writes_is_refused(name: str) -> None:
+    tokenizer = train_tokenizer(["a b c"], 300, template(name))
+    marks = ["<|start|>", "<|end|>", "<|eot|>", "<|message|>", "<|channel|>"]
+    tokenizer.add_special_tokens({"additional_special_tokens": marks})
+    with pytest.raises(ConfigError, match="before an assistant's message, but opens the next turn with"):
+        Chat(tokenizer)
+
+
+def test_template_with_spaces_around_a_turn_is_accepted() -> None:
+    llama_2 = """{% for m in messages %}{% if m['role'] == 'user' %}{{ bos_token + '[INST] ' + m['content'] + ' [/INST]' }}\
+{% elif m['role'] == 'assistant' %}{{ ' ' + m['content'] + ' ' + eos_token }}{% else %}{{ raise_exception('user first') }}{% endif %}{% endfor %}"""
+    chat = Chat(gemma_like(llama_2, "\u2581"))
+    said = chat.said_ids("[message] hi")
+    ids = chat.prompt_ids([{"role": "user", "content": "Rules."}]) + said + chat.turn_ids(said, "hello")
+    turns = [("user", "Rules."), ("assistant", "[message] hi"), ("user", "hello")]
+    rendered = chat.render([{"role": role, "content": content} for role, content in turns])
+    assert "".join(text_of(chat, ids).split()) == "".join(rendered.split())
+
+
 def test_template_that_drops_messages_is_refused() -> None:
     tokenizer = train_tokenizer(["a b c"], 300, "{{ messages[-1]['content'] }}")
     with pytest.raises(ConfigError, match="token boundaries"):
@@ -194,8 +214,12 @@ def test_control_tokens_in_a_message_are_plain_text(tokenizer) -> None:
     )
 
 
-def gemma_like(chat_template: str = "") -> Any:
-    """A tokenizer made as Gemma's is, whose white space and tags are among its added tokens, though no control tokens."""
+def gemma_like(chat_template: str = "", begins: str = "") -> Any:
+    """A tokenizer made as Gemma's is, whose white space and tags are among its added tokens, though no control tokens.
+
+    Args:
+        begins: what each text begins with; Llama-2's with a space, and without those added tokens.
+    """
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
@@ -205,11 +229,11 @@ def gemma_like(chat_template: str = "") -> Any:
     merges = [("\n", "\n"), ("\u2581", "\u2581"), ("<", "b"), ("<b", ">")]
     vocab = {token: index for index, token in enumerate(known)}
     made = Tokenizer(models.BPE(vocab=vocab, merges=merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
-    made.normalizer = normalizers.Replace(" ", "\u2581")
+    made.normalizer = normalizers.Sequence([normalizers.Prepend(begins), normalizers.Replace(" ", "\u2581")])
     made.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
     made.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
     made.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
-    made.add_tokens([AddedToken(token, special=False, normalized=False) for token in text])
+    made.add_tokens([AddedToken(token, special=False, normalized=False) for token in text if not begins])
     names = {"bos_token": "<bos>", "eos_token": "<eos>", "unk_token": "<unk>", "pad_token": "<pad>"}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=made, **names)
     tokenizer.chat_template = chat_template or template("gemma3")

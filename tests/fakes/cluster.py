@@ -80,6 +80,10 @@ def parse_args():
         for name, values in vars(parser.parse_known_args()[0]).items():
             setattr(found, name, values[-1] if values else values)
     return found
+
+def add_arguments(parser):  # to be read, and not called
+    parser.add_argument("--num-rollout", type=int, default=None)
+    parser.add_argument("--advantage-estimator", type=str, choices=["grpo", "ppo"], default="grpo")
 """
 
 

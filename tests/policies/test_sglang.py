@@ -14,7 +14,7 @@ from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.players import PolicyFailure
 from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import Diverged
-from slim_rl.policies.served import SGLangPolicy, read, sample_turn
+from slim_rl.policies.served import SGLangPolicy, VLLMPolicy, read, sample_turn
 from tests.dialogue.players import Countdown, Says
 from tests.fakes.sglang_server import Faults, SGLangServer
 
@@ -74,21 +74,39 @@ async def test_a_model_without_finite_probabilities_is_not_asked_again(tokenizer
     assert len(server.requests) == 1
 
 
-def answer(logprobs: list[float | None], finish: str) -> dict[str, Any]:
-    drawn = [[logprob, token, None] for token, logprob in enumerate(logprobs)]
-    return {"meta_info": {"output_token_logprobs": drawn, "finish_reason": {"type": finish}}}
+def answer(logprobs: list[float | None] | None, finish: str = "stop", **meta: Any) -> dict[str, Any]:
+    if logprobs is not None:
+        meta["output_token_logprobs"] = [[logprob, token, None] for token, logprob in enumerate(logprobs)]
+    return {"meta_info": {"finish_reason": {"type": finish}, **meta}}
 
 
-@pytest.mark.parametrize("hole", [None, math.nan, -math.inf])
-async def test_sample_turn_with_some_logprobs_missing_fails_at_once(hole: float | None) -> None:
+def answer_of_vllm(logprobs: list[float | None], **usage: Any) -> dict[str, Any]:
+    return {
+        "choices": [{"token_ids": [1, 2], "finish_reason": "stop", "logprobs": {"token_logprobs": logprobs}}],
+        "usage": usage,
+    }
+
+
+@pytest.mark.parametrize(
+    ("answered", "message"),
+    [
+        *((answer([-0.5, hole, -0.1]), "no finite logprob for 1 of 3") for hole in (None, math.nan, -math.inf)),
+        (answer(None, completion_tokens=8), "0 token ids and 0 logprobs for 8 sampled tokens"),
+        (answer(None), "0 token ids"),
+        (answer([-0.5], completion_tokens=2), "1 token ids and 1 logprobs for 2"),
+        (answer_of_vllm([-0.5]), "2 token ids and 1 logprobs"),
+        (answer_of_vllm([-0.5, -0.1], completion_tokens=3), "2 token ids and 2 logprobs for 3"),
+    ],
+)
+async def test_sample_turn_without_all_logprobs_fails_at_once(answered: Any, message: str) -> None:
     calls = []
 
     async def post(body: dict[str, Any]) -> Any:
         calls.append(body)
-        return answer([-0.5, hole, -0.1], "stop")
+        return answered
 
-    with pytest.raises(PolicyFailure, match="no finite logprob for 1 of 3 sampled tokens"):
-        await sample_turn(post, {}, read, 60.0)
+    with pytest.raises(PolicyFailure, match=message):
+        await sample_turn(post, {}, read if "meta_info" in answered else VLLMPolicy.read, 60.0)
     assert len(calls) == 1
 
 

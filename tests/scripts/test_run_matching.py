@@ -85,6 +85,11 @@ def test_model_by_its_name_on_the_hub(cluster: Cluster, tmp_path: Path) -> None:
     flags = flags_of(command_of(dry_run(cluster, MODEL="Qwen3-4B", HF_HUB_CACHE=tmp_path / "hub")))
     assert flags["--hf-checkpoint"] == flags["--ref-load"] == [str(snapshot)]
     assert flags["--save"] == [str(cluster.folder / "runs" / "matching-Qwen3-4B")]
+    unknown = dry_run(cluster, MODEL="Qwen3-4B", HF_HUB_CACHE=tmp_path / "empty")
+    assert (
+        flags_of(command_of(unknown))["--hf-checkpoint"] == ["Qwen/Qwen3-4B"]
+        and "could not be reached" in unknown.stderr
+    )
 
 
 def test_dry_run_writes_nothing_and_needs_no_slime_or_gpu(tmp_path: Path, model: Path, small: Path) -> None:
@@ -150,6 +155,8 @@ def test_model_without_a_script_names_the_setting(cluster: Cluster, tmp_path: Pa
     tuned = write_model(tmp_path, "Qwen3-4B").rename(tmp_path / "tuned")
     told = one_sentence(dry_run(cluster, MODEL=tuned))
     assert "scripts/models/tuned.sh does not exist. Set MODEL_SCRIPT to the script of MODEL's architecture" in told
+    assert "such as" in told and "scripts/models/qwen3-4B.sh." in one_sentence(dry_run(cluster, MODEL="Qwen3-4B-Base"))
+    assert "--set has no value" in one_sentence(launch(cluster, "--dry-run", "--set", MODEL=tuned))
     script = cluster.slime / "scripts" / "models" / "qwen3-4B.sh"
     assert flags_of(command_of(dry_run(cluster, MODEL=tuned, MODEL_SCRIPT=script)))["--num-layers"] == ["36"]
 

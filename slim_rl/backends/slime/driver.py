@@ -17,7 +17,7 @@ import difflib
 import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -79,8 +79,9 @@ def train(module: ModuleType, args: Any) -> int:
         say(_message(stop))
         step = max((model.trained for model in models), default=-1)
         if step >= 0:
-            if args.offload_rollout:  # the engines hold the GPUs that saving needs
-                module.ray.get(managers[0].offload.remote())
+            if args.offload_rollout:  # the engines hold the GPUs that saving needs; those that are gone hold nothing
+                with suppress(Exception):
+                    module.ray.get(managers[0].offload.remote())
             for model in models:
                 model.save(step)
             module.ray.get(managers[0].save.remote(step))

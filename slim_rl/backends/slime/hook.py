@@ -94,7 +94,7 @@ def _row(sample: Sample) -> GameRow:
             "A sample came without its game: sample.metadata has no 'game_state'. Make the data with `slim-rl generate` and "
             "start slime with --metadata-key metadata."
         )
-    return GameRow(str(metadata.get("game_id", "")), int(metadata.get("seat", 0)), metadata["game_state"], [])
+    return GameRow(str(metadata.get("game_id", "")), int(metadata.get("seat") or 0), metadata["game_state"], [])
 
 
 def _reset(sample: Sample) -> None:
@@ -133,9 +133,10 @@ def _finish(
     else:  # every turn has left its own status; this is the dialogue's
         cut = dialogue.stop_reason in _TRUNCATED
         sample.status, sample.reward = Sample.Status.TRUNCATED if cut else Sample.Status.COMPLETED, dialogue.reward
-    if not sample.response_length:
+    padded = not sample.response_length  # else the sample has the dialogue's tokens, and `dialogue_of` reads them there
+    if padded:
         _pad(args, context, sample, dialogue)
-    sample.metadata = {**(sample.metadata or {}), RECORD: dialogue.to_dict(tokens=False)}
+    sample.metadata = {**(sample.metadata or {}), RECORD: dialogue.to_dict(tokens=padded)}
     sample.non_generation_time = sum(turn.seconds for turn in dialogue.turns if turn.role == "partner")
     sample.response = context.chat.tokenizer.decode(sample.tokens[len(sample.tokens) - sample.response_length :])
 

@@ -2,10 +2,16 @@
 
 slime calls these functions in one process with all samples of a rollout, so the log has one writer. Both return False, so slime's own
 logging is unchanged.
+
+Invariants:
+    A log is in its run's folder, which is slime's `--save`. A run that saves nothing has a folder of its own below `output_dir`/`name`.
+    A resumed run removes the lines of the steps that it plays again, and no line of another run.
 """
 
 from __future__ import annotations
 
+import os
+import time
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,13 +27,13 @@ except ModuleNotFoundError:  # v0.3.1
 
 from slim_rl.backends.slime.context import config_of
 from slim_rl.backends.slime.hook import RECORD
-from slim_rl.backends.slime.rewards import flat
-from slim_rl.config import Config
+from slim_rl.backends.slime.rewards import dialogue_of, flat
 from slim_rl.dialogue.failures import Failures, nothing_measured
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.measures import TRACKED, batch_metrics, train_reward
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.errors import RunStopped
+from slim_rl.runs import RunFolder
 
 
 def log_rollout(
@@ -43,7 +49,9 @@ def log_rollout(
     config, samples, _begun = config_of(args), list(flat(samples)), True
     for sample in samples:
         (sample.metadata or {}).get(RECORD, {})["step"] = rollout_id  # which slime tells nothing else in this process
-    dialogues = _log(config, "train", rollout_id, f"{rollout_id}", samples)
+    if getattr(args, "load_debug_rollout_data", None):  # played and logged by another run
+        return False
+    dialogues = _log(args, "train", rollout_id, f"{rollout_id}", samples)
     values = batch_metrics(dialogues) | train_reward(config, dialogues)
     _track(args, {f"{TRACKED}{name}": value for name, value in values.items()}, rollout_id, "rollout/step")
     Failures(dialogues).check(config)
@@ -57,13 +65,12 @@ def log_eval_rollout(rollout_id: int, args: Namespace, data: Mapping[str, dict[s
     Raises RunStopped if the partner takes no more calls, or every game failed. In `data`, which slime averages next, the reward of a
     failed game becomes the mean of those played: it moves no average.
     """
-    config = config_of(args)
     metrics: dict[str, float] = {}
     stopped: str | None = None
     # slime gives the one before training, and the one after the first step, the same number
     steps = rollout_id + 1 if _begun or rollout_id else 0
     for name, results in data.items():
-        dialogues = _log(config, "eval", steps, f"{steps}/{name}", results.get("samples") or [])
+        dialogues = _log(args, "eval", steps, f"{steps}/{name}", results.get("samples") or [])
         metrics |= {f"eval/{name}/{TRACKED}{measure}": value for measure, value in batch_metrics(dialogues).items()}
         stopped = stopped or Failures(dialogues).stopped or nothing_measured({name: dialogues})
         rewards = [None if dialogue.failed else dialogue.reward for dialogue in dialogues]
@@ -75,19 +82,16 @@ def log_eval_rollout(rollout_id: int, args: Namespace, data: Mapping[str, dict[s
     return False
 
 
-def _log(config: Config, phase: str, step: int, prefix: str, samples: Iterable[Sample]) -> list[Dialogue]:
+def _log(args: Namespace, phase: str, step: int, prefix: str, samples: Iterable[Sample]) -> list[Dialogue]:
     """Writes the samples' dialogues to the log, their ids and groups made unique in the run by `prefix`."""
-    dialogues = []
-    writer = _writer(config, phase, step)
+    dialogues, name = [], config_of(args).name
+    writer = _writer(args, phase, step)
     for sample in samples:
-        if (record := (sample.metadata or {}).get(RECORD)) is None:
+        if RECORD not in (sample.metadata or {}):
             continue
-        dialogue = Dialogue.from_dict(record)
+        dialogue = dialogue_of(sample)
         dialogue.step = step
-        dialogue.id, dialogue.group = (f"{config.name}/{prefix}/{part}" for part in (dialogue.id, dialogue.group))
-        at = len(sample.tokens) - sample.response_length
-        dialogue.prompt_ids, dialogue.response_ids = sample.tokens[:at], sample.tokens[at:]
-        dialogue.loss_mask, dialogue.logprobs = list(sample.loss_mask or ()), list(sample.rollout_log_probs or ())
+        dialogue.id, dialogue.group = (f"{name}/{prefix}/{part}" for part in (dialogue.id, dialogue.group))
         writer.append(dialogue)
         dialogues.append(dialogue)
     return dialogues
@@ -95,13 +99,16 @@ def _log(config: Config, phase: str, step: int, prefix: str, samples: Iterable[S
 
 _writers: dict[Path, DialogueLog] = {}
 _begun = False  # whether a training step has been played in this process
+_PROCESS = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"  # the folder of a run that saves nothing
 
 
-def _writer(config: Config, phase: str, step: int) -> DialogueLog:
-    """Returns the open log of a phase. A resumed run first removes what an earlier try wrote from `step` on."""
-    path = config.log.dir / f"{phase}.jsonl"
+def _writer(args: Namespace, phase: str, step: int) -> DialogueLog:
+    """Returns the open log of a phase. A resumed run first removes what it wrote from `step` on."""
+    config, save = config_of(args), getattr(args, "save", None)
+    path = RunFolder(config, Path(save) if save else config.run_dir / _PROCESS).logs / f"{phase}.jsonl"
     if path not in _writers:
-        _writers[path] = DialogueLog(path, from_step=step if phase == "train" else None, tokens=config.log.tokens)
+        resumes = step if save and phase == "train" else None
+        _writers[path] = DialogueLog(path, from_step=resumes, seed=config.seed, tokens=config.log.tokens)
     return _writers[path]
 
 

@@ -105,7 +105,11 @@ def flat(samples: Iterable[Any]) -> Iterable[Sample]:
 
 
 def dialogue_of(sample: Sample) -> Dialogue:
-    """Returns the record of a sample's dialogue, annotated: here if slime called the game off before that was done."""
+    """Returns the record of a sample's dialogue, with its tokens and annotated: here if slime called the game off before that was done."""
     dialogue = Dialogue.from_dict(sample.metadata[RECORD])
+    if not dialogue.response_ids and dialogue.tokens:  # they are the sample's
+        at = len(sample.tokens) - sample.response_length
+        dialogue.prompt_ids, dialogue.response_ids = sample.tokens[:at], sample.tokens[at:]
+        dialogue.loss_mask, dialogue.logprobs = list(sample.loss_mask or ()), list(sample.rollout_log_probs or ())
     annotate(dialogue, again=False)
     return dialogue
