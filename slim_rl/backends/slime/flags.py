@@ -92,12 +92,12 @@ def check_written(flags: Flags, slime: Path | None) -> None:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
                 choices = next((each.value for each in node.keywords if each.arg == "choices"), None)
                 values = list(map(str, ast.literal_eval(choices))) if isinstance(choices, ast.List) else []
-                known |= {word.value: values for word in node.args if isinstance(word, ast.Constant)}
+                known |= {str(word.value): values for word in node.args if isinstance(word, ast.Constant)}
     for flag, given in flags.items():
         if flag not in known and (near := difflib.get_close_matches(flag, known, 1, _NEAR)):
             raise ConfigError(f"{flag} is not a flag of slime's; did you mean {near[0]}?")
-        if (choices := known.get(flag)) and (wrong := [value for value in given if value not in choices]):
-            raise ConfigError(f"{flag} {' '.join(wrong)} is none that slime has; choose {', '.join(choices)}.")
+        if (allowed := known.get(flag)) and (wrong := [value for value in given if value not in allowed]):
+            raise ConfigError(f"{flag} {' '.join(wrong)} is none that slime has; choose {', '.join(allowed)}.")
 
 
 def router_policy() -> str:
