@@ -117,6 +117,7 @@ class BaseEnvironment(ABC):
     Class attributes:
         seats: 1 or 2.
         Settings: a pydantic model of the config's `game` section; None: its keys are the constructor's arguments.
+        PlayerSettings: pydantic model of `warmstart.player`, which `Instrument.curriculum` reads; None: no keys.
         instrument: dotted path of the `measured.Instrument` of its questions; empty: they are not measured.
         partners: scripted partners by name, each a dotted path of a class with `identity` and `async act(view)`.
         tags: words in brackets that actions begin with, such as ("message", "propose"); a person's line without a tag gets the
@@ -130,6 +131,7 @@ class BaseEnvironment(ABC):
     seats: int = 1
     turn: int = 0
     Settings: ClassVar[type[BaseModel] | None] = None
+    PlayerSettings: ClassVar[type[BaseModel] | None] = None
     instrument: ClassVar[str] = ""
     partners: ClassVar[Mapping[str, str]] = {}
     tags: ClassVar[tuple[str, ...]] = ()

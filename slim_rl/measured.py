@@ -16,7 +16,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import BaseModel
 
 from slim_rl.environment import BaseEnvironment, load_object
 
@@ -100,12 +99,10 @@ class Instrument:
     Class attributes:
         question_kinds: kind of question -> its title in reports, such as {"pair": "about a pair"}. Each is counted, and so are
             further kinds that `annotate` returns.
-        PlayerSettings: pydantic model of `warmstart.player` for `curriculum`; None: no keys.
         annotator_version: version of `annotate`; a log annotated by another version is annotated again when it is read.
     """
 
     question_kinds: ClassVar[Mapping[str, str]] = {}
-    PlayerSettings: ClassVar[type[BaseModel] | None] = None
     annotator_version: ClassVar[int] = 1
 
     def annotate(self, dialogue: Any) -> None:

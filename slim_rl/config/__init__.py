@@ -34,7 +34,6 @@ from slim_rl.environment import MATCHING, BaseEnvironment, environment_class, lo
 from slim_rl.errors import ConfigError, did_you_mean
 from slim_rl.files import write_atomically
 from slim_rl.formats import without_passwords
-from slim_rl.measured import measured
 
 ROOT_KEY = "slim_rl"
 CHAT_PARTNER = "slim_rl.partners.openai_chat.OpenAIPartner"  # kind openai of a game without its own
@@ -155,7 +154,7 @@ class Config(Section):
         path = info.data.get("environment")
         if path is None:  # wrong already
             return value
-        model, settings = measured(environment_class(path)).PlayerSettings, value.player or {}
+        model, settings = environment_class(path).PlayerSettings, value.player or {}
         if model is None:
             if settings:
                 raise ConfigError(

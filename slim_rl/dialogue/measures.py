@@ -206,10 +206,6 @@ _TABLE = (
     Measure("questions_forced", "forced questions per game",
             lambda d: sum(t.forced and t.seeking is True for t in d.policy_turns),
             "questions", shown=("tracker", "report"), short="forced questions", needs="seeking"),
-    # Of the policy's plans, by the partner
-    Measure("pairs_named_in_rejections", "pairs named in rejections per game",
-            lambda d: sum(len(t.named_in_rejection or ()) for t in d.dialogue.turns if t.role != "policy"),
-            "pairs", shown=("tracker", "report"), short="pairs in rejections", needs="named_in_rejection"),
     # Times that a pair was asked about again
     Measure("repeats", "pairs asked about again, per game", lambda d: sum(map(len, _asked(d))) - d["pairs_asked"],
             "pairs", "down", ("tracker", "report"), needs="pairs"),

@@ -130,7 +130,6 @@ class Annotations:
         malformed: whether its words are not a sentence; None if not judged.
         proposes: whether it is a proposal, valid or refused; None in a game without proposals.
         stated: pairs whose value it states.
-        named_in_rejection: pairs that it names when it rejects a plan, which reveals something about them too.
         answered: whether the other seat's next turn answered it; None if it seeks no information.
         redundant: pairs that it seeks although the author knew them or had asked about them before.
         question_value, gain, regret: worth of the question as shares of the best score; None if it seeks no information.
@@ -152,7 +151,6 @@ class Annotations:
     proposes: bool | None = None
     redundant: Pairs | None = None
     stated: Pairs | None = None
-    named_in_rejection: Pairs | None = None
     answered: bool | None = None
     question_value: Number | None = None
     gain: Number | None = None
@@ -307,13 +305,11 @@ FORMER = {
     "put": "forced",
     "told": "stated",
     "uncounted": "volunteered",
-    "doubted": "named_in_rejection",
     "promise_rank": "question_rank",
     "value": "question_value",
     "value_per_100_words": "question_value_per_100_words",
     "told_uncounted": "pairs_volunteered",
     "questions_put": "questions_forced",
-    "doubts_told": "pairs_named_in_rejections",
     "partner.accept_fraction": "partner.args.accept_fraction",
     "partner.doubts": "partner.explain_rejections",
     "partner.replay": "partner.args.replay",

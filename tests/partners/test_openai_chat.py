@@ -18,6 +18,7 @@ from slim_rl.environment import Utterance, View
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.partners.chat import MatchingChatPartner
+from slim_rl.games.matching.roster import Roster
 from slim_rl.partners.openai_chat import OpenAIPartner
 from tests.dialogue.players import Script
 from tests.fakes.openai_server import OpenAIServer, Step
@@ -168,9 +169,11 @@ async def test_a_whole_dialogue_keeps_identity_usage_and_reward(server: OpenAISe
 
 
 def test_identity_tells_model_parameters_and_prompt() -> None:
-    identity = MatchingChatPartner(partner_config("http://localhost:1/v1", temperature=0.3).openai).identity
+    partner = MatchingChatPartner(partner_config("http://localhost:1/v1", temperature=0.3).openai)
+    assert not Roster.default().find(partner.prompt), "a model answered from an example that named the game's own"
+    identity = partner.identity
     assert identity["kind"] == "openai" and identity["request"]["temperature"] == 0.3
-    assert identity["request"]["max_tokens"] == 300 and identity["prompt_version"] == "3"
+    assert identity["request"]["max_tokens"] == 300 and identity["prompt_version"] == "4"
     assert len(identity["prompt_sha256"]) == 64
     assert identity["base_url"] == "http://localhost:1/v1"
 

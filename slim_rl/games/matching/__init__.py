@@ -3,7 +3,7 @@
 env, planning      the environments: for two players, and for one
 state, generate    settings, one game, what a seat sees of it, its best assignment; generated games
 roster, actions    names in free text, legal actions
-prompt, beliefs    the texts that players read, and what a player knows after a conversation
+prompt             the texts that players read
 reading/           what a message asks and states
 questions/         the annotator: what a dialogue asks, and what its questions are worth
 partners/          scripted partners, a chat model as one, and how they judge a plan

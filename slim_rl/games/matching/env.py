@@ -8,15 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from slim_rl.environment import BaseEnvironment, Board
 from slim_rl.errors import DataError
 from slim_rl.games.matching.actions import Action, ActionError, parse_action
-from slim_rl.games.matching.beliefs import Conversation, expected_scores, known_lines
 from slim_rl.games.matching.prompt import BULLET, KNOWN, RESPOND, Shown, has_scales, short_rules, state_description
 from slim_rl.games.matching.prompt import rules as rules_text
-from slim_rl.games.matching.state import Assignment, GameState, MatchingSettings, MatchingView, best_assignment
+from slim_rl.games.matching.state import (
+    Assignment,
+    GameState,
+    MatchingSettings,
+    MatchingView,
+    PlayerSettings,
+    best_assignment,
+)
+
+if TYPE_CHECKING:
+    from slim_rl.games.matching.study.aided import Learned
 
 _EVAL_START = 2**31  # eval games are numbered from here on, and stay the same however many there are to train on
 
@@ -32,6 +41,7 @@ class MatchingEnv(BaseEnvironment):
     tags: ClassVar[tuple[str, ...]] = ("message", "propose", "accept", "reject")
     undealt: ClassVar[tuple[str, ...]] = ("max_errors", "open_book", "planner", "show_known")
     Settings = MatchingSettings
+    PlayerSettings = PlayerSettings
     instrument = "slim_rl.games.matching.study.MatchingInstrument"
     partners: ClassVar[Mapping[str, str]] = {
         "shy": "slim_rl.games.matching.partners.scripted.ShyPartner",
@@ -86,7 +96,6 @@ class MatchingEnv(BaseEnvironment):
             raise DataError("reset needs a game_state: a GameState or its dict.")
         self._game = game_state if isinstance(game_state, GameState) else GameState.from_dict(game_state)
         self._clear()
-        self._conversations = [Conversation(seat, self._game.roster) for seat in (0, 1)]
 
     def step(self, text: str) -> tuple[str, bool, dict[str, Any]]:
         author = self.turn
@@ -111,7 +120,9 @@ class MatchingEnv(BaseEnvironment):
         if self.end is not None:
             info["end"] = self.end
         elif self.show_known:
-            observation = "\n".join((observation, KNOWN, *self._known_lines(self.turn)))
+            known, roster = self._learned(self.turn), self.game.roster
+            lines = known.lines(self._shown(self.turn), roster, not has_scales(self.game), self._plan_shown(self.turn))
+            observation = "\n".join((observation, KNOWN, *lines))
         return observation, self.end is not None, info
 
     def _read(self, text: str) -> Action | ActionError:
@@ -120,9 +131,7 @@ class MatchingEnv(BaseEnvironment):
 
     def _best_plan(self, seat: int) -> Assignment:
         """Returns the best plan by what the seat sees and learned."""
-        return best_assignment(
-            expected_scores(self._shown(seat), self.game.scale(seat), self._conversation(seat).scores)
-        )[0]
+        return best_assignment(self._learned(seat).expected(self._shown(seat), self.game.scale(seat)))[0]
 
     def _take(self, action: Action) -> str:
         """Plays a valid action; returns how the other seat reads it."""
@@ -155,7 +164,7 @@ class MatchingEnv(BaseEnvironment):
             self.max_turns,
             self.max_proposals,
             solver=self.planner == "solver",
-            marked=self._marks_plan,
+            marked=self.show_known == "plan",
         )
 
     def prompt(self, seat: int = 0) -> list[dict[str, str]]:
@@ -213,7 +222,7 @@ class MatchingEnv(BaseEnvironment):
     def known(self, seat: int) -> Sequence[Sequence[float | None]]:
         """Returns the scores that `seat` sees, or else learned if both play on one scale; None where it has none."""
         shown = self._shown(seat)
-        return shown if has_scales(self.game) else self._conversation(seat).fill(shown)
+        return shown if has_scales(self.game) else self._learned(seat).fill(shown)
 
     def _shown(self, seat: int) -> Shown:
         """Returns the table that a seat reads.
@@ -224,17 +233,10 @@ class MatchingEnv(BaseEnvironment):
         game = self.game
         return game.pooled(game.scale(seat)) if self.open_book else game.displayed(seat)
 
-    def _conversation(self, seat: int) -> Conversation:
-        return self._conversations[seat].read(self._said)
+    def _learned(self, seat: int) -> Learned:
+        from slim_rl.games.matching.study.aided import learned  # the reader of English, which a bare game does without
 
-    def _known_lines(self, seat: int) -> list[str]:
-        return known_lines(
-            self._conversation(seat), self._shown(seat), not has_scales(self.game), self._plan_shown(seat)
-        )
-
-    @property
-    def _marks_plan(self) -> bool:
-        return self.show_known == "plan"
+        return learned(seat, self.game.roster, tuple(self._said))
 
     def _plan_shown(self, seat: int) -> Assignment | None:
-        return self._best_plan(seat) if self._marks_plan else None
+        return self._best_plan(seat) if self.show_known == "plan" else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import statistics
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from slim_rl.games.matching.partners.scripted import ShyPartner
 from slim_rl.games.matching.questions import INFORMATION_SEEKING, classify
 from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.state import MatchingSettings, best_assignment
-from slim_rl.games.matching.study.demonstrations import QuestioningPlayer, curriculum, known, plans
+from slim_rl.games.matching.study.demonstrations import QuestioningPlayer, curriculum
 from slim_rl.measured import Lesson
 from tests.paths import ROOT
 
@@ -52,19 +51,11 @@ def test_demonstrator_proposes_best_plan_including_answers() -> None:
     view = MatchingView(0, roster, ((60, None), (None, None)), 1.0, None, 6)
     told = Utterance(1, "[message] Ava Li on Electra: 99.")
     seen = View(0, "", "", (Utterance(0, "[message] What is Ava Li on Electra?"), told), view, seed=0)
-    assert known(seen) == [[60, 99], [None, None]]
-    assert plans(seen)[0] == (1, 0)
     reply = asyncio.run(QuestioningPlayer((1.0,)).act(seen))
     assert reply.text.startswith("[propose]")
     assert reply.thought == "Ava Li: BLEU 60, Electra 99\nDaniel Nguyen: BLEU ?, Electra ?"
     silent = asyncio.run(QuestioningPlayer((1.0,), thinks="never").act(seen))
     assert (silent.text, silent.thought) == (reply.text, None)
-
-
-def test_a_number_alone_tells_the_score_that_was_asked_about() -> None:
-    view = MatchingView(0, Roster.default(2), ((60, None), (None, None)), 1.0, None, 6)
-    asked, told = Utterance(0, "[message] What is Ava Li on Electra?"), Utterance(1, "[message] 99.")
-    assert known(View(0, "", "", (asked, told), view, seed=0)) == [[60, 99], [None, None]]
 
 
 def test_a_name_within_another_is_not_mistaken_for_it() -> None:
@@ -78,20 +69,6 @@ def test_a_name_within_another_is_not_mistaken_for_it() -> None:
         assert said.startswith("[message]") and "Ann " in said
 
 
-def test_what_it_says_itself_teaches_it_nothing() -> None:
-    view = MatchingView(0, Roster.default(2), ((None, None), (None, None)), 1.0, None, 6)
-    own = View(0, "", "", (Utterance(0, "[message] I have 90 for Ava Li on BLEU."),), view, seed=0)
-    assert known(own) == [[None, None], [None, None]]
-
-
-def test_plans_are_all_assignments_best_first() -> None:
-    values = ((1, 5, 2), (9, 1, 1), (3, 3, 8))
-    ordered = plans(View(0, "", "", (), MatchingView(0, Roster.default(3), values, 1.0, None, 6), seed=0))
-    totals = [sum(values[r][p] for r, p in enumerate(plan)) for plan in ordered]
-    assert sorted(ordered) == list(itertools.permutations(range(3)))
-    assert totals == sorted(totals, reverse=True)
-
-
 def test_demonstrator_proposes_other_plans_when_rejected() -> None:
     rng = np.random.default_rng(0)
     values = tuple(tuple(map(int, row)) for row in rng.integers(0, 100, (12, 12)))
@@ -102,17 +79,7 @@ def test_demonstrator_proposes_other_plans_when_rejected() -> None:
     for _ in range(4):
         said.append(QuestioningPlayer((1.0,)).action(View(0, "", "", tuple(history), view, seed=0)))
         history += [Utterance(0, said[-1]), Utterance(1, "[reject]")]
-    ordered = plans(View(0, "", "", (), view, seed=0))
-    totals = [sum(values[r][p] for r, p in enumerate(plan)) for plan in ordered]
-    assert totals[0] == best_assignment(values)[1] and totals == sorted(totals, reverse=True)
-    assert said == [format_proposal(plan, view.roster) for plan in ordered[:4]] and len(set(said)) == 4
-
-
-def test_demonstrator_restarts_when_every_plan_is_rejected() -> None:
-    view = MatchingView(0, Roster.default(2), ((1, 9), (9, 1)), 1.0, None, 24)
-    history = tuple(Utterance(seat, text) for text in ["[propose]"] * 2 for seat, text in ((0, text), (1, "[reject]")))
-    first = QuestioningPlayer((1.0,)).action(View(0, "", "", (), view, seed=0))
-    assert QuestioningPlayer((1.0,)).action(View(0, "", "", history, view, seed=0)) == first
+    assert said[0] == format_proposal(best_assignment(values)[0], view.roster) and len(set(said)) == 4
 
 
 def test_the_same_view_gives_the_same_action() -> None:

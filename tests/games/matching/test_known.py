@@ -28,7 +28,7 @@ def game(state: GameState = STATE, open_book: bool = False) -> MatchingEnv:
 def test_what_a_seat_was_told_stands_in_its_table() -> None:
     env = game()
     env.step("[message] What is Ava Li on Electra?")
-    env.step("[message] Ava Li on Electra: 99.")
+    env.step("[message] 99.")  # a number alone
     assert env.known(0) == [[60, 99], [None, None]]  # not what the partner sees and did not tell
     board = env.board(0)
     assert board is not None and board.cells == (("60", "99"), ("?", "?"))

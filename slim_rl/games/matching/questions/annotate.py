@@ -2,7 +2,15 @@
 
 Annotations depend on the dialogue alone; annotating twice changes nothing.
 
-`reading.reader` reads what a message asks. A message also asks about what its reply states of the pairs that it names (`asked`).
+A message asks about a pair if
+
+    the reader reads it so (`reading.reader`), whose reading partners answer too,
+    or the reply states scores of pairs that the message names, and of no others.
+
+So a score that is stated in answer to a message was asked for, also from a partner that reads better. A reply that states other pairs too
+volunteers: a partner that answers anything makes no question of "Hello" or of a plan. A reply that only repeats a score from the message
+makes none either.
+
 A question is answered, or not, by the other seat's next valid turn. What a seat learns without asking it knows from then on,
 but credits to no question.
 
@@ -11,15 +19,16 @@ Whenever the same dialogue would get other annotations, `MatchingInstrument.anno
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.games.matching.questions.answers import answers, denies_score, informs, refused, stated_pairs
-from slim_rl.games.matching.questions.asked import answered
 from slim_rl.games.matching.questions.value import Knowledge, Worth
 from slim_rl.games.matching.reading.acts import KINDS
-from slim_rl.games.matching.reading.masking import mask
-from slim_rl.games.matching.reading.pairing import named_pairs
+from slim_rl.games.matching.reading.masking import body
+from slim_rl.games.matching.reading.pairing import by_side, last_named
 from slim_rl.games.matching.reading.reader import Reading, read
 from slim_rl.games.matching.roster import Pair, Roster
 from slim_rl.games.matching.state import GameState, state_of
@@ -60,8 +69,6 @@ def annotate(dialogue: Dialogue) -> None:
             continue
         kind = turn.action.get("kind", "message")
         words = turn.text if kind in _SPEECH else ""
-        if kind == "reject" and roster is not None:
-            turn.named_in_rejection = list(named_pairs(mask(words, roster)))
         for seat in seats - {turn.seat}:
             _reply(waiting.pop(seat, None), turn, words, knows.get(seat), state)
         previous = next((message for seat, message in reversed(spoken) if seat != turn.seat), "")
@@ -89,7 +96,7 @@ def annotate(dialogue: Dialogue) -> None:
 
 def _clear(turn: Turn) -> None:
     turn.questions, turn.pairs, turn.learnable, turn.informative = [], [], [], []
-    turn.stated, turn.volunteered, turn.named_in_rejection, turn.redundant = [], [], [], []
+    turn.stated, turn.volunteered, turn.redundant = [], [], []
     turn.seeking = False
     turn.malformed = turn.unread = turn.answered = turn.question_value = turn.gain = turn.regret = None
     turn.question_rank = turn.unknown = turn.state_value = turn.best_known = None
@@ -113,7 +120,7 @@ def _reply(
         return
     question = message.turn
     if turn.stated and roster is not None:
-        more = answered(pairs, turn.stated, message.words, message.previous, words, roster)
+        more = _answered(pairs, turn.stated, message.words, message.previous, words, roster)
         pairs = (*pairs, *more)
         question.pairs, question.seeking = list(pairs), message.reading.seeking or bool(more)
         kinds = {*message.reading.kinds, *(["pair"] if more else [])}
@@ -158,3 +165,34 @@ def _credit(question: Turn, worth: Worth) -> None:
     question.regret = round(worth.regret, 6) if worth.regret is not None else None
     question.question_rank = round(worth.rank, 6) if worth.rank is not None else None
     question.redundant = list(worth.redundant)
+
+
+def _answered(
+    asked: Sequence[Pair], stated_pairs: Sequence[Pair], text: str, previous: str, reply: str, roster: Roster
+) -> list[Pair]:
+    """Returns the pairs that a message asked about besides `asked`, since the reply states the scores of `stated_pairs`. Never raises.
+
+    Args:
+        asked: the pairs that it asks about by its own words; none if it is no sentence.
+        text, previous, reply: the message, the partner's words before it and after it.
+    """
+    unasked = set(stated_pairs).difference(asked)
+    if not unasked:
+        return []
+    stated = set(read(text, roster).statements)
+    unasked -= {pair for pair, value in read(reply, roster).statements if (pair, value) in stated}
+    return [pair for pair in stated_pairs if pair in unasked] if unasked <= _named(text, previous, roster) else []
+
+
+def _named(text: str, previous: str, roster: Roster) -> set[Pair]:
+    """Returns every pair of a reviewer and a paper that a message names.
+
+    If it names one side only, the other is what the partner named last before it.
+    """
+    reviewers, papers = by_side(body(text, roster))
+    if not reviewers and not papers:
+        return set()
+    before = body(previous, roster)
+    reviewers = reviewers or by_side(last_named(before, "R"))[0]
+    papers = papers or by_side(last_named(before, "P"))[1]
+    return set(itertools.product(reviewers, papers))

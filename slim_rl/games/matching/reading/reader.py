@@ -109,7 +109,7 @@ def read(text: str, roster: Roster, before: Sequence[str] = ()) -> Reading:
     """Reads the first `READ_UP_TO` characters of a message, its action tag on or off. Never raises.
 
     Args:
-        before: the messages before it, the latest last, which is the other player's.
+        before: the messages before it, the other player's last one last.
     """
     return _read(text[:READ_UP_TO], roster, tuple(each[:READ_UP_TO] for each in before[-LOOK_BACK:]))
 

@@ -4,19 +4,21 @@ players         scripted players: honest askers, those that try to do without, c
 demonstrations  the scripted player that the warm start learns from
 controls        partners that a policy was not trained with, or that answer whatever it asks
 references      rewards of plans without dialogue, of ideal askers and of people; the board as the report draws it
+aided           what a player learned, by which scripted players and the game's solver plan
 credit          the worth of each turn, for per-turn credit
 audit           a partner's replies against the truth
 recorded        games that people played: read, scored again, and as chat data
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from slim_rl.games.matching.questions.annotate import annotate
-from slim_rl.games.matching.questions.asked import seeks_information
 from slim_rl.games.matching.questions.value import informative_questions
 from slim_rl.games.matching.reading.acts import KINDS
-from slim_rl.games.matching.state import PlayerSettings
+from slim_rl.games.matching.reading.reader import read
+from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.state import GameState
 from slim_rl.games.matching.study.audit import faults
 from slim_rl.games.matching.study.credit import expected_gains, state_values
 from slim_rl.games.matching.study.demonstrations import curriculum
@@ -32,9 +34,7 @@ class MatchingInstrument(Instrument):
     annotator_version = (
         7  # raised when the same dialogue would get other annotations; 1 stands for all logs that name none
     )
-    PlayerSettings = PlayerSettings
     annotate = staticmethod(annotate)
-    asks = staticmethod(seeks_information)
     questions_worth_asking = staticmethod(informative_questions)
     state_values = staticmethod(state_values)
     expected_gains = staticmethod(expected_gains)
@@ -46,6 +46,10 @@ class MatchingInstrument(Instrument):
     scripted_players = staticmethod(scripted_players)
     baselines = staticmethod(baselines)
     curriculum = staticmethod(curriculum)
+
+    def asks(self, text: str, game_state: Any = None) -> bool:
+        """Returns True if a message seeks information, also if it is no sentence, since a lenient partner might answer it."""
+        return read(text, Roster.default() if game_state is None else GameState.from_dict(game_state).roster).seeking
 
 
 class PlanningInstrument(MatchingInstrument):

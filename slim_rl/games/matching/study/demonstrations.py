@@ -7,7 +7,6 @@ on it can ask but has no reason to: that is left to reinforcement learning.
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
@@ -16,25 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slim_rl.config import Config
-from slim_rl.dialogue.players import Partner
 from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
-from slim_rl.games.matching.actions import format_proposal
-from slim_rl.games.matching.beliefs import known_lines, read_conversation
 from slim_rl.games.matching.generate import VALUES, board_for
 from slim_rl.games.matching.prompt import table_lines
 from slim_rl.games.matching.roster import Pair, Roster
 from slim_rl.games.matching.state import (
     KINDS,
     UNSEEN_VALUE,
-    Assignment,
     GameState,
     MatchingView,
     best_assignment,
     rows_of,
-    total,
 )
-from slim_rl.games.matching.study.players import beliefs, best_question, best_score
+from slim_rl.games.matching.study.aided import learned_in
+from slim_rl.games.matching.study.players import Player, best_question, best_score
 from slim_rl.measured import Curriculum, Lesson
 from slim_rl.seeds import seed_of
 
@@ -49,12 +44,10 @@ ASK_PAIR = (
 ASK_OPEN = ("What do you have for {reviewer}?", "Who do you have for {paper}?", "What are your best matches?")
 # With several, the model has already met that of a control arm.
 PARTNERS = {"shy": 0.6, "forthcoming": 0.2, "mute": 0.2}
-_PROPOSES = 6  # plans, one after another as they are rejected, and then the same again
-_ALL_UP_TO = 8  # larger boards have too many assignments to sort
 TELL = "I have {value} for {reviewer} on {paper}."
 
 
-class QuestioningPlayer(Partner):
+class QuestioningPlayer(Player):
     """Plays the policy's seat. The same view gives the same action.
 
     Where the game works plans out (`MatchingView.solver`) it proposes without one.
@@ -78,12 +71,13 @@ class QuestioningPlayer(Partner):
         ask_about_plan_share: float = 0.0,
         cost_aware_share: float = 0.0,
     ) -> None:
+        super().__init__("questioning", persists=True, listens=True)
         self.messages, self.kinds, self.thinks = messages, kinds, thinks
         self.ask_about_plan_share, self.cost_aware_share = ask_about_plan_share, cost_aware_share
 
     @property
     def identity(self) -> dict[str, Any]:
-        return {"kind": "questioning", "messages": list(self.messages), "kinds": dict(self.kinds)}
+        return {"kind": self.name, "messages": list(self.messages), "kinds": dict(self.kinds)}
 
     async def act(self, view: View) -> Turn:
         action = self.action(view)
@@ -92,34 +86,23 @@ class QuestioningPlayer(Partner):
     def _thought(self, view: View, action: str) -> list[str]:
         game: MatchingView = view.private
         if self.thinks == "turn":
-            return known_lines(read_conversation(view), game.table)
-        plans_itself = self.thinks == "plan" and action.startswith("[propose]") and not game.solver
-        return table_lines(game.roster, known(view)) if plans_itself else []
+            return learned_in(view).lines(game.table, game.roster)
+        plans_itself = self.thinks == "plan" and action.startswith("[propose]\n")
+        return table_lines(game.roster, learned_in(view).fill(game.table)) if plans_itself else []
 
     def action(self, view: View) -> str:
-        """Returns the next action, as text with its tag."""
-        game: MatchingView = view.private
-        if game.pending is not None:
-            return "[accept]"
+        text = super().action(view)
+        return "[propose]" if view.private.solver and text.startswith("[propose]") else text
+
+    def message(self, view: View, number: int) -> str | None:
+        """Returns the next message; None if it proposes, no pair is left to ask about, or asking costs too much."""
         rng = random.Random(view.seed)
         planned = rng.choices(range(len(self.messages)), self.messages)[0]
+        # whether it asks about pairs of its best plan while one is left, and only while the best question is worth its cost
         aims, minds = rng.random() < self.ask_about_plan_share, rng.random() < self.cost_aware_share
-        turn_rng = random.Random(f"{view.seed}/{len(view.history)}")
-        if len(view.sent) < planned and game.turns_left > 2 and (message := self._message(view, aims, minds, turn_rng)):
-            return f"[message] {message}"
-        if game.solver:
-            return "[propose]"
-        rejected = sum(text.startswith("[propose]") for text in view.sent)
-        proposed = plans(view)[:_PROPOSES]
-        return format_proposal(proposed[rejected % len(proposed)], game.roster)
-
-    def _message(self, view: View, aims: bool, minds: bool, rng: random.Random) -> str | None:
-        """Returns the next message; None if no pair is left to ask about, or asking costs too much.
-
-        Args:
-            aims: whether it asks about pairs of its best plan so far, as long as one of them is left.
-            minds: whether it asks only questions whose expected value exceeds their cost.
-        """
+        if number >= planned:
+            return None
+        rng = random.Random(f"{view.seed}/{len(view.history)}")
         game: MatchingView = view.private
         kind = rng.choices(list(self.kinds), list(self.kinds.values()))[0]
         forms: Sequence[str] = ASK_OPEN
@@ -127,11 +110,11 @@ class QuestioningPlayer(Partner):
         if kind == "tell" and game.seen:
             forms, pair = (TELL,), rng.choice(game.seen)
         elif kind != "open":
-            asked = read_conversation(view).asked
+            asked = learned_in(view).asked
             left = [pair for pair in game.unseen if pair not in asked]
             if not left or (minds and not _pays(view)):
                 return None
-            aim = set(enumerate(best_plan(view))) if aims else set[Pair]()
+            aim = set(enumerate(self.plan(view))) if aims else set[Pair]()
             forms, pair = ASK_PAIR, rng.choice([pair for pair in left if pair in aim] or left)
         reviewer, paper = game.roster.names(pair)
         return rng.choice(forms).format(value=game[pair], reviewer=reviewer, paper=paper)
@@ -201,42 +184,3 @@ def _dealt(
     best = int(best_assignment(table)[1])
     state = GameState(rows_of(table), rows_of(seen), rows_of(partners), 1.0, 1.0, best, roster)
     return state.id, state
-
-
-def known(view: View) -> list[list[float | None]]:
-    """Returns each cell's value as far as this seat knows it, shape (n, n): seen, learned, or None."""
-    game: MatchingView = view.private
-    return read_conversation(view).fill(game.table)
-
-
-def best_plan(view: View) -> Assignment:
-    """Returns the best plan by what the seat sees and learned; the one that a game marks with `show_known: plan`."""
-    return best_assignment(beliefs(view))[0]
-
-
-def plans(view: View) -> list[Assignment]:
-    """Returns plans to propose, best first: all assignments of a small table, some of the best of a larger one.
-
-    An unknown cell counts as the mean.
-    """
-    game: MatchingView = view.private
-    mean = UNSEEN_VALUE * game.scale
-    values = [[mean if cell is None else cell for cell in row] for row in known(view)]
-    n = len(values)
-    if n > _ALL_UP_TO:
-        return _near_best(np.array(values, dtype=float))
-    return sorted(itertools.permutations(range(n)), key=lambda plan: -sum(values[r][plan[r]] for r in range(n)))
-
-
-def _near_best(values: NDArray[np.float64]) -> list[Assignment]:
-    """Returns the best plan by `values`, (n, n), and for each of its pairs the best one without it.
-
-    The second best of all is among them.
-    """
-    best = best_assignment(values)[0]
-    others: set[Assignment] = set()
-    for pair in enumerate(best):
-        without = values.copy()
-        without[pair] = -np.inf
-        others.add(best_assignment(without)[0])
-    return [best, *sorted(others, key=lambda plan: (-total(values, plan), plan))]
