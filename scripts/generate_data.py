@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """Writes a games file: one JSON line (or parquet row) a game. The same as ``slim-rl generate``.
 
-python scripts/generate_data.py --num_games 1000 --output data/dialop.jsonl                         as DialOp deals them
-python scripts/generate_data.py configs/matching.yaml --num_games 1000 --output data/games.jsonl    as a config wants them
+python scripts/generate_data.py --num_games 1000                               data/games.jsonl, and all else as configs/matching.yaml
+python scripts/generate_data.py --num_games 1000 --output data/dialop.jsonl    one file, as DialOp deals them
 """
 
 import sys
@@ -10,4 +10,4 @@ import sys
 from slim_rl.cli import main
 
 if __name__ == "__main__":
-    main(["generate", *sys.argv[1:]], prefix="error: ")
+    main(["generate", *sys.argv[1:]])

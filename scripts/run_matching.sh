@@ -7,7 +7,7 @@
 #   MODEL=... scripts/run_matching.sh --dry-run                   print the command; needs neither slime nor a GPU
 #
 # Variables, with their defaults:
-#   MODEL                       a Hugging Face checkpoint folder, or a name on the hub
+#   MODEL                       a Hugging Face checkpoint folder, or a name on the hub; by default the config's policy.model
 #   MODEL_SCRIPT                MODEL's architecture: a file such as slime's scripts/models/qwen3-4B.sh (found by MODEL's name)
 #   TORCH_DIST                  MODEL in Megatron's format, for the families that slime cannot read directly
 #   CONFIG                      configs/matching.yaml
@@ -44,8 +44,10 @@ while (($#)); do
     shift
 done
 
-[[ ${MODEL:-} ]] || die "MODEL is not set: give a checkpoint folder or a name on the hub, such as MODEL=Qwen/Qwen3-4B."
 CONFIG=${CONFIG:-$REPOSITORY/configs/matching.yaml}
+MODEL=${MODEL:-$("$PYTHON" -P -c 'import sys, slim_rl; print(slim_rl.load_config(sys.argv[1], sys.argv[2:]).policy.model)' \
+    "$CONFIG" "${SETS[@]#--set=}" 2>/dev/null || true)}
+[[ $MODEL ]] || die "MODEL is not set, and $CONFIG cannot be read: set MODEL, or correct CONFIG."
 SAVE_DIR=$(realpath -ms "${SAVE_DIR:-runs/$(basename "$CONFIG" .yaml)-$(basename "$MODEL")}")
 export MODEL SAVE_DIR
 

@@ -38,13 +38,12 @@ LAB = {
 CALLS = (*COMMANDS, *(f"lab {name}" for name in LAB))
 
 
-def main(arguments: Sequence[str] | None = None, *, command_line: str | None = None, prefix: str = "slim-rl: ") -> None:
+def main(arguments: Sequence[str] | None = None, *, command_line: str | None = None) -> None:
     """Runs one command.
 
     Args:
         arguments: name of a command and its options; None: those of the process.
         command_line: command line for the record; None: `slim-rl` with the arguments.
-        prefix: start of a sentence on stderr.
     """
     # Importing torch, transformers and TRL makes millions of lasting objects; collecting garbage among them is a fifth of that time
     gc.set_threshold(50_000)
@@ -64,11 +63,11 @@ def main(arguments: Sequence[str] | None = None, *, command_line: str | None = N
         elif name in ("--version", "-V"):
             print(f"slim-rl {__version__}")
         elif name in commands:
-            _run(f"lab {name}" if commands is LAB else name, words[1:], command_line, prefix)
+            _run(f"lab {name}" if commands is LAB else name, words[1:], command_line)
         else:
             near = "lab " + name if name in LAB else nearest(name, [*COMMANDS, *LAB])
             meant = f"did you mean {near}? " if near else ""
-            print(f"{prefix}there is no command '{name}'; {meant}slim-rl --help lists them.", file=sys.stderr)
+            print(f"slim-rl: there is no command '{name}'; {meant}slim-rl --help lists them.", file=sys.stderr)
             raise SystemExit(2)
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -77,18 +76,18 @@ def main(arguments: Sequence[str] | None = None, *, command_line: str | None = N
         raise SystemExit(1) from None
 
 
-def _run(name: str, options: list[str], command_line: str, prefix: str) -> None:
+def _run(name: str, options: list[str], command_line: str) -> None:
     from slim_rl.commands import load, screen
     from slim_rl.formats import without_passwords
 
-    screen.show_warnings_as_sentences(prefix)
+    screen.show_warnings_as_sentences()
     try:
         load(name)(options, prog_name=f"slim-rl {name}", obj=without_passwords(command_line))
     except (SlimError, ModuleNotFoundError, OSError) as error:
         sentence = as_sentence(error)
         if sentence is None:
             raise
-        print(prefix + screen.printable(without_passwords(sentence)), file=sys.stderr)
+        print("slim-rl: " + screen.printable(without_passwords(sentence)), file=sys.stderr)
         raise SystemExit(1) from None
 
 

@@ -139,7 +139,7 @@ _KINDS = {
 
 
 def _kind(path: Path, line: Line) -> str:
-    """Returns what a file is whose line is not JSON; empty if it may be JSON Lines with a faulty line."""
+    """Returns the kind of a file with a line that is not JSON; empty if the line alone is faulty."""
     other = "text in another encoding than UTF-8"
     with path.open("rb") as stream:
         head = stream.read(1000)

@@ -5,7 +5,6 @@ Every cell has a log of its own and can be resumed. A policy is a checkpoint, a 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -21,8 +20,9 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.games_file import load_rows
 from slim_rl.dialogue.held_out import SCOPE, play_held_out
+from slim_rl.dialogue.measures import cannot_play
 from slim_rl.dialogue.players import Player
-from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.dialogue.worker import DialogueSpec, RolloutWorker
 from slim_rl.environment import environment_class
@@ -35,15 +35,6 @@ from slim_rl.policies.engines import EngineChoice, ReadyPolicy, ready_policy
 from slim_rl.runs import claim_log, held
 from slim_rl.seeds import seed_of
 
-_WITHOUT_RESULT = frozenset(
-    {
-        StopReason.MAX_TURNS,
-        StopReason.POLICY_ERRORS,
-        StopReason.TURN_TOKENS,
-        StopReason.DIALOGUE_TOKENS,
-        StopReason.CONTEXT_LENGTH,
-    }
-)
 CHAT, SCRIPTED = "openai:", "scripted:"  # prefixes of the names of chat models and of scripted policies
 
 
@@ -157,6 +148,7 @@ def evaluate(
                         games,
                         log,
                         step=None,
+                        title=f"held-out games, {cell.name}",
                         trials=num_trials,
                         policy=intervention(settings, cell.mode, ready.policy, ready.chat),
                         max_live=concurrency or engine.at_once,
@@ -251,13 +243,8 @@ def notes(played: Mapping[str, Sequence[Dialogue]]) -> Iterator[str]:
         if ended.reasons:
             reasons = ", ".join(f"{reason} {count}" for reason, count in ended.reasons.most_common())
             yield f"{name}: {ended.reasons.total()} of {len(dialogues)} dialogues failed ({reasons}). Run the same command to replay them."
-        unended = Counter(str(each.stop_reason) for each in dialogues if each.stop_reason in _WITHOUT_RESULT)
-        if 2 * unended.total() >= len(dialogues) > 0:
-            reasons = ", ".join(f"{reason} {count}" for reason, count in unended.most_common())
-            yield (
-                f"{name}: {unended.total()} of {len(dialogues)} games ended without a result ({reasons}). If the policy was trained with other "
-                "rules or limits, set game.rules and limits.turn_tokens."
-            )
+        if sentence := cannot_play(dialogues):
+            yield f"{name}: {sentence}"
         usages = [turn.usage for d in dialogues for turn in d.turns if turn.role == "policy" and turn.usage]
         if usages:
             calls, cost = sum(usage.calls for usage in usages), sum(usage.cost_usd for usage in usages)

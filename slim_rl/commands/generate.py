@@ -27,12 +27,16 @@ def command(
     num_test: Annotated[int | None, typer.Option(min=0, help="number of held-out games")] = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="file to write, .jsonl, or .parquet for verl; with --num-test a folder for two files"),
+        typer.Option(
+            "--output",
+            "--output-dir",
+            help="file to write, .jsonl, or .parquet for verl, or a folder for games.jsonl; with --num-test a folder for two files",
+        ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="seed of the games")] = None,
     n: Annotated[int | None, typer.Option(help="reviewers and papers, 2 to 8 with DialOp's names")] = None,
     workers: Workers = 1,
-    format: Annotated[str, typer.Option(help="of the two files of --num-test: jsonl or parquet")] = "jsonl",
+    format: Annotated[str, typer.Option(help="of the files in a folder: jsonl or parquet")] = "jsonl",
     overrides: Overrides = None,
     games: Annotated[
         Path | None, typer.Option(help="JSON lines of game states to write as rows, instead of generating games")
@@ -42,20 +46,21 @@ def command(
     """Generate games: a JSONL (or parquet) file, or the files a config names.
 
     With --output, writes that file, or replaces it; without CONFIG, games are generated as in DialOp. Without --output, writes the
-    missing ones of the train and eval files that CONFIG names. Prints the paths. Any other setting of the games is a key: --set game.hardness=1.25.
+    missing ones of the train and eval files that CONFIG names, by default matching. Prints the paths. Any other setting of the games is a key: --set game.hardness=1.25.
     """
     options = {"game.n": n, "data.seed": seed, "data.num_train": num_games, "data.num_eval": num_test}
     changes = [*(overrides or ()), *(f"{key}={value}" for key, value in options.items() if value is not None)]
+    if output is None:
+        config = config or Path("matching")
     settings = load_config(config, changes) if config is not None else parse_config({}, changes)
     if output is not None and num_test is not None:
         files: dict[Split, Path] = {"train": output / f"train.{format}", "eval": output / f"test.{format}"}
         for path in write(settings, files, workers, games):
             typer.echo(path)
     elif output is not None:
-        for path in write(settings, {"train": output}, workers, games):
+        file = output if output.suffix or not output.name else output / f"games.{format}"
+        for path in write(settings, {"train": file}, workers, games):
             typer.echo(path)
-    elif config is None:
-        raise ConfigError("No output is named. Use --output, or a config that names its data files.")
     else:
         for file in filter(None, ensure_games(settings, workers, overwrite=overwrite)):
             typer.echo(file)

@@ -33,7 +33,7 @@ def printable(text: str) -> str:
     return _CONTROL.sub("", text)
 
 
-def show_warnings_as_sentences(prefix: str) -> None:
+def show_warnings_as_sentences() -> None:
     """Makes Python show a `SlimWarning` as one sentence; other warnings are unchanged."""
     default = warnings.formatwarning
 
@@ -41,7 +41,7 @@ def show_warnings_as_sentences(prefix: str) -> None:
         message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
     ) -> str:
         if issubclass(category, SlimWarning):
-            return f"{prefix}{printable(str(message))}\n"
+            return f"slim-rl: {printable(str(message))}\n"
         return default(message, category, filename, lineno, line)
 
     warnings.formatwarning = plain

@@ -102,7 +102,7 @@ class GameRow:
 
 
 def _loads(line: bytes) -> Any:
-    """Returns a line's value, with whole numbers of any length. Raises ValueError if it is not JSON, as NaN is not."""
+    """Returns a line's value, with whole numbers of any length. Raises ValueError if it is not JSON."""
     return json.loads(line.decode(), parse_constant=lambda name: json.loads(name.lower()))
 
 

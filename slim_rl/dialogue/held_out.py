@@ -46,7 +46,7 @@ def play_held_out(
         trials: dialogues per row.
         policy: function from a dialogue's spec to its player (an intervention); None: the worker's policy.
         earlier: dialogues played before; None: those in `log`.
-        title: title of the progress bar.
+        title: title of the progress bar, which says what is evaluated.
         run: function that runs a coroutine on an event loop; by default on one of its own.
 
     Raises:
@@ -75,7 +75,7 @@ def play_held_out(
         dialogues = sum(len(worker.ids(spec)) for spec in left)
         with tqdm(
             total=dialogues,
-            desc=f"{title}, {log.stem}",
+            desc=title,
             unit="dialogue",
             disable=None if own_rank() == 0 else True,
         ) as bar:

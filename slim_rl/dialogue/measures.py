@@ -350,6 +350,27 @@ def train_reward(config: Config, dialogues: Sequence[Dialogue]) -> dict[str, flo
     return {"train_reward": fmean(rewards)} if rewards and not training_reward.as_game else {}
 
 
+def cannot_play(dialogues: Sequence[Dialogue]) -> str:
+    """Returns a sentence on a policy half of whose games or more end without a result; empty for any other."""
+    ended = Counter(reason_of(each) for each in dialogues if each.stop_reason in _WITHOUT_RESULT)
+    if not dialogues or 2 * ended.total() < len(dialogues):
+        return ""
+    shares: dict[str, float] = {}
+    for name in ("valid_proposals", "agreed"):
+        _mean(shares, name, [float(measures(each)[name]) for each in dialogues if not each.failed])
+    numbers = [f"{count} {reason}" for reason, count in ended.most_common()]
+    numbers += [f"{MEASURES[name].heading} {value:.0%}" for name, value in shares.items()]
+    return (
+        f"the policy cannot play this game: {ended.total()} of {len(dialogues)} games ended without a result ({', '.join(numbers)}). Set the "
+        "game, game.rules and limits.turn_tokens that its model learned, or train an initial policy for it with slim-rl lab warmstart."
+    )
+
+
+_WITHOUT_RESULT = {reason for reason in StopReason if not reason.is_failure} - {
+    *(StopReason.AGREED, StopReason.FINISHED, StopReason.REJECTED),
+}
+
+
 def _mean(out: dict[str, float], name: str, values: Sequence[float]) -> None:
     known = [value for value in values if not math.isnan(value)]
     if known:

@@ -36,8 +36,12 @@ class Priced(TrainingReward):
         price: question cost, as a share of the highest reward; a list: one of these is drawn per game, and the policy reads it.
     """
 
-    def __init__(self, config: Config, price: float | Sequence[float] = 0.0) -> None:
+    def __init__(self, config: Config, price: float | Sequence[float] | None = None) -> None:
         super().__init__(config)
+        if price is None:
+            raise ConfigError(
+                "train.reward=price needs train.reward_args.price, such as 0.01; set it, or train.reward=game."
+            )
         try:
             self.question_price = _PRICE.validate_python(price)
         except ValidationError as error:

@@ -59,6 +59,14 @@ def test_training_is_the_same_with_and_without_evaluations(
     assert pair["measures"]["reward"]["value"] == 0, "both as they were played last"
 
 
+def test_policy_that_cannot_play_is_named_before_training(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    local.train(make_config(folder, "cut", "train.steps=1", "limits.turn_tokens=1"))
+    assert (
+        "the policy cannot play this game: 4 of 4 games ended without a result (4 turn_tokens"
+        in capsys.readouterr().err
+    )
+
+
 def test_evaluations_follow_eval_every_and_the_last_is_single(folder: Path) -> None:
     result = local.train(make_config(folder, "every-2", "train.eval_every=2", "train.eval_before=false"))
     assert {name: len(played) for name, played in evaluations(result).items()} == {"eval-000002": 4, "eval-000004": 4}

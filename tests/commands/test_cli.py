@@ -87,7 +87,6 @@ def test_a_command_of_the_lab_is_found_by_its_name(slim_rl, words, meant) -> Non
         (("train", "configs/matching_local.yaml", "a=b"), "override for verl"),
         (("lab", "run", "configs/matching_local.yaml", "--seeds", "a"), "1,000 numbers and ranges"),
         (("analyze", "--log-dir", "nowhere"), "nowhere"),
-        (("generate",), "--output"),
         (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--partner", "loud"), "partner.kind 'loud'"),
         (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--output", "x.csv"), "Name a folder"),
         (("lab", "warmstart", LOCAL), "--overwrite"),

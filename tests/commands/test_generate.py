@@ -9,10 +9,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from slim_rl.config import parse_config
-from slim_rl.dialogue.games_file import GameRow
+import pytest
+
+from slim_rl.config import load_config, parse_config
+from slim_rl.dialogue.games_file import GameRow, load_rows
 from slim_rl.dialogue.players import make_partner
 from slim_rl.dialogue.worker import RolloutWorker
+from slim_rl.errors import SlimWarning
 from slim_rl.games.matching.generate import generate_games
 from tests.commands.shell import process
 from tests.fakes.disk import largest_file
@@ -51,10 +54,17 @@ def test_generate_writes_games(slim_rl, tmp_path) -> None:
     assert result.returncode == 0, result.stderr
     assert len(output.read_text().splitlines()) == 3
     script = ROOT / "scripts" / "generate_data.py"
-    again = tmp_path / "again.jsonl"
+    again = tmp_path / "folder" / "games.jsonl"
     assert "wrote" not in result.stdout and result.stdout.strip() == str(output)
-    subprocess.run([sys.executable, script, "--num_games", "3", "--n", "3", "--output", str(again)], check=True)
+    subprocess.run([sys.executable, script, "--num_games", "3", "--n", "3", "--output_dir", again.parent], check=True)
     assert again.read_bytes() == output.read_bytes()
+    words = [sys.executable, str(script), "--num_games", "32", "--num_test", "2"]
+    one = subprocess.run([*words, "--output", "both"], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert one.stdout.split() == ["both/train.jsonl", "both/test.jsonl"]
+    subprocess.run([*words[:4], "--set", "data.num_eval=2"], cwd=tmp_path, check=True)
+    with pytest.warns(SlimWarning, match="32 of the 6,400 games that data.num_train asks for, and these are used"):
+        data = {name: tmp_path / getattr(load_config("matching").data, name) for name in ("train", "eval")}
+        assert len(load_rows(load_config("matching").changed(data=data))) == 32, "the launch takes them"
 
 
 def test_generate_makes_the_files_of_a_config_anew_when_told_to(slim_rl, tmp_path) -> None:

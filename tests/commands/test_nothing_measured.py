@@ -61,7 +61,10 @@ def test_train_whose_first_evaluation_failed_exits_with_1(tmp_path: Path, capsys
     with pytest.raises(SystemExit) as ended:
         main(["train", str(LOCAL), *words(tmp_path), *sets])
     assert ended.value.code == 1
-    assert "slim-rl: Nothing was measured in eval-000000: 2 of 2 dialogues failed" in capsys.readouterr().err
+    assert (
+        "slim-rl: Nothing was measured in held-out games before training: 2 of 2 dialogues failed"
+        in capsys.readouterr().err
+    )
 
 
 def dialogue(failed: bool) -> Dialogue:

@@ -191,7 +191,6 @@ def test_file_without_games_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"num_games": 5}, "--output"),
         ({"num_games": 5, "num_test": 2, "output": Path("games"), "format": "csv"}, "csv"),
         ({"num_games": 0, "output": Path("games.jsonl")}, r"data\.num_train"),
     ],

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from slim_rl.dialogue.measures import batch_metrics, measures
+from slim_rl.dialogue.measures import batch_metrics, cannot_play, measures
 from slim_rl.dialogue.record import Dialogue, StopReason, Usage
 from slim_rl.games.matching.questions import annotate
 from tests.dialogue.made import MakeDialogue
@@ -64,6 +64,16 @@ def test_measures_count_by_hand(make_dialogue: MakeDialogue) -> None:
     assert row["stop_reason"] == "agreed"
     assert row["questions_per_message"] == 1.0
     assert row["questions_per_100_words"] == pytest.approx(300 / float(row["words"]))
+
+
+def test_policy_that_cannot_play_is_named(make_dialogue: MakeDialogue) -> None:
+    fails = make_dialogue("!plan", "[message] Hm.", "!plan", stop_reason=StopReason.POLICY_ERRORS, reward=0.0)
+    stopped = make_dialogue("!plan", stop_reason=StopReason.PARTNER_FAILED, reward=None)
+    plays = make_dialogue(*ASKS)
+    assert cannot_play([]) == cannot_play([fails, plays, plays]) == cannot_play([stopped]) == ""
+    assert cannot_play([fails, fails, plays]).startswith(
+        "the policy cannot play this game: 2 of 3 games ended without a result (2 policy_errors, games agreed 33%). Set the game, "
+    )
 
 
 def test_which_pairs_were_asked_about(make_dialogue: MakeDialogue) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -210,6 +211,26 @@ class Refused(ShyPartner):
 
     async def act(self, view: View) -> Turn:
         raise PartnerFailure(self.stopped)
+
+
+class Slow(ShyPartner):
+    """Partner with a latency, which counts the turns that wait at once."""
+
+    waiting = most = 0
+
+    async def act(self, view: View) -> Turn:
+        Slow.waiting += 1
+        Slow.most = max(Slow.most, Slow.waiting)
+        await asyncio.sleep(0.01)
+        Slow.waiting -= 1
+        return await super().act(view)
+
+
+def test_players_play_all_their_games_at_once() -> None:
+    found = measure(
+        parse_config({"partner": {"kind": f"{__name__}.Slow"}, "game": {"n": 3}}), 3, (1, 2), everyone=False
+    )
+    assert Slow.most == 3 * len(found.lines) > 3
 
 
 def test_a_chat_partner_of_ones_own_is_stood_in_for() -> None:

@@ -66,6 +66,7 @@ def test_price_drawn_per_game_applies_to_its_dialogues() -> None:
     [
         *(("price", {"price": wrong}, r"train\.reward_args\.price=.* is not a number of at least 0")
           for wrong in (-0.1, [], [0.1, -0.1], "dear", float("inf"))),
+        ("price", {}, r"train\.reward=price needs train\.reward_args\.price, such as 0\.01"),
         ("turn_credit", {"decay": 2}, r"train\.reward_args\.decay=2 is not a number from 0 to 1"),
         ("agreed", {"zeros": True}, r"does not suit train\.reward=agreed: .*unexpected keyword argument 'zeros'"),
         ("slim_rl.lab.training_rewards.Paid", {}, r"train\.reward: slim_rl\.lab\.training_rewards\.Paid cannot be imported"),

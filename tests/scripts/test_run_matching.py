@@ -137,7 +137,7 @@ def test_gpus_are_shared_or_divided(alone: Cluster, variables: dict[str, object]
 @pytest.mark.parametrize(
     ("variables", "says"),
     [
-        ({"MODEL": ""}, "MODEL is not set"),
+        ({"MODEL": "", "CONFIG": "none.yaml"}, "MODEL is not set, and none.yaml cannot be read"),
         ({"ASYNC": "2"}, "ASYNC is '2'"),
         ({"COLOCATE": COMMAND}, f"COLOCATE '{COMMAND}'; each must be 0 or 1."),
         ({"ASYNC": "1", "COLOCATE": "1"}, "cannot share GPUs: set COLOCATE=0."),
@@ -158,7 +158,8 @@ def test_model_without_a_script_names_the_setting(cluster: Cluster, tmp_path: Pa
     assert "such as" in told and "scripts/models/qwen3-4B.sh." in one_sentence(dry_run(cluster, MODEL="Qwen3-4B-Base"))
     assert "--set has no value" in one_sentence(launch(cluster, "--dry-run", "--set", MODEL=tuned))
     script = cluster.slime / "scripts" / "models" / "qwen3-4B.sh"
-    assert flags_of(command_of(dry_run(cluster, MODEL=tuned, MODEL_SCRIPT=script)))["--num-layers"] == ["36"]
+    flags = flags_of(command_of(dry_run(cluster, "--set", f"policy.model={tuned}", MODEL_SCRIPT=script)))
+    assert (flags["--num-layers"], flags["--hf-checkpoint"]) == (["36"], [str(tuned)]), "the config names the model"
 
 
 @pytest.mark.parametrize("slime", slimes() or [None], ids=str)

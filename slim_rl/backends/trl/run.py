@@ -45,9 +45,11 @@ from slim_rl.dialogue.failures import nothing_measured
 from slim_rl.dialogue.games_file import GameRow, load_rows
 from slim_rl.dialogue.held_out import SCOPE, play_held_out
 from slim_rl.dialogue.log import DialogueLog, read_log
+from slim_rl.dialogue.measures import cannot_play
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import Diverged, RunStopped, SlimError
+from slim_rl.formats import count
 from slim_rl.policies import check_model_folder
 from slim_rl.policies.lora import check_adapters
 from slim_rl.policies.transformers import TransformersPolicy, load_policy, save_model
@@ -111,6 +113,8 @@ class Run:
         """Plays the held-out games, trains, plays them again, and saves the model with its card."""
         train = self.config.train
         before = self.evaluate(0) if train.eval_before else []
+        if sentence := cannot_play(before):
+            say(sentence)
         self.train_steps()
         after = self.evaluate(train.steps)
         if self.rank == 0:
@@ -162,6 +166,7 @@ class Run:
             return []
         self.policy.reseed(seed_of(self.config.seed, SCOPE))
         processes, name = PartialState(), f"eval-{step:06}"
+        when = f"after {count(step, 'step')}" if step else "before training"
         number = processes.num_processes
         share = f", share {self.rank + 1} of {number}" if number > 1 else ""
         earlier = _logged(self.folder.logs, name)
@@ -170,14 +175,14 @@ class Run:
         mine = self.held_out[self.rank :: number]
         stopped, played = "", list[Dialogue]()
         try:
-            title = f"held-out games{share}"
+            title = f"held-out games {when}{share}"
             played = play_held_out(self.worker, mine, path, step=step, earlier=earlier, title=title, run=self.run)
         except SlimError as error:
             if not self.worker.stopped:
                 raise
             stopped = str(error)
         # All wait for all here, and stop at once, as in `Rollouts`: those that save wait for each other.
-        outcomes = gather_object([(stopped, nothing_measured({name: played}))])
+        outcomes = gather_object([(stopped, nothing_measured({f"held-out games {when}": played}))])
         stops = [why for why, _ in outcomes if why] or [outcomes[0][1]] * all(lost for _, lost in outcomes)
         if stops:
             raise RunStopped(stops[0])

@@ -11,6 +11,8 @@ import asyncio
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +22,7 @@ from slim_rl.dialogue.games_file import GameRow, deal
 from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue, StopReason
-from slim_rl.dialogue.worker import RolloutWorker
+from slim_rl.dialogue.worker import DialogueSpec, RolloutWorker
 from slim_rl.environment import BaseEnvironment, arguments_for, environment_class
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.lab.frontier import Frontier
@@ -63,14 +65,22 @@ def measure(
     if not scripted:
         return Incentives(_simulated(game, rows, max(questions)), "none (simulated askers)")
     worker = RolloutWorker(config, None)
-    played: dict[str, list[Dialogue]] = {}
-    for player in players:
-        specs = [worker.spec(row, "incentives") for row in rows]  # the same draws for every player
-        worker.policy = player.player
-        played[player.name] = [dialogue for (dialogue,) in asyncio.run(worker.play_all(specs))]
-        if worker.stopped:
-            raise SlimError(worker.stopped)
+    specs = [worker.spec(row, "incentives") for row in rows]  # the same draws for every player
+
+    async def all_played() -> list[list[list[Dialogue]]]:
+        return await asyncio.gather(*(worker.play_all(specs, policy=partial(_same, each.player)) for each in players))
+
+    played = {
+        each.name: [one for (one,) in dialogues]
+        for each, dialogues in zip(players, asyncio.run(all_played()), strict=True)
+    }
+    if worker.stopped:
+        raise SlimError(worker.stopped)
     return Incentives(tuple(_lines(players, played, everyone)), partner)
+
+
+def _same(player: Any, spec: DialogueSpec) -> Any:
+    return player
 
 
 def _with_scripted_partner(config: Config) -> tuple[Config, str]:
