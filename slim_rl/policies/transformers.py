@@ -6,7 +6,8 @@ Invariants:
     on the rest of the batch.
 
 A dialogue that reaches its turn waits until no other dialogue can continue without the model; then all that wait join the batch. When a
-quarter of the batch has ended its turn, those rows leave and waiting ones join: a short turn does not wait for a long one.
+quarter of the batch has ended its turn, or more dialogues wait than run, ended rows leave and waiting ones join: a short turn does not wait
+for a long one, nor many for a few.
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ class TransformersPolicy(Policy):
         self.turns = TurnCache(cache_bytes) if cache_bytes and self._mixes else None
         self._seed = 0
         self._waiting: list[_Request] = []
+        self._room = 0  # more dialogues that the running batch could take
         self._sampling: asyncio.Task[None] | None = None
         # Sampling settings of the checkpoint (Qwen2.5: a repetition penalty) are unknown to training: only these count.
         self._warpers: list[Any] = [TemperatureLogitsWarper(temperature)] if temperature != 1.0 else []
@@ -125,7 +127,9 @@ class TransformersPolicy(Policy):
     async def _run(self) -> None:
         """Samples until no dialogue waits."""
         live: list[_Request] = []
-        decoder = Decoder(self.model, self.stop_ids, self.pad_id, self._draw, self._mixes)
+        decoder = Decoder(
+            self.model, self.stop_ids, self.pad_id, self._draw, self._mixes, lambda: min(len(self._waiting), self._room)
+        )
         while live or self._waiting:
             # Everything that can run now runs first: all are here when a pass of the loop adds none.
             seen = -1
@@ -139,6 +143,7 @@ class TransformersPolicy(Policy):
             )
             room = self.max_batch - len(live) if self._mixes or not live else 0
             joining, self._waiting = waiting[:room], waiting[room:]
+            self._room = room - len(joining)
             if live or joining:
                 live = await self._sample_some(decoder, live, joining)
 

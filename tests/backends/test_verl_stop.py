@@ -29,7 +29,7 @@ GAMES = 6
 class Loop(PPOTrainer):  # type: ignore[misc]
     """verl's step (`_step_once`), games and checkpoints, with stand-ins for what needs GPUs. The mark appears while step `stop` is played."""
 
-    def __init__(self, folder: Path, stop: int) -> None:
+    def __init__(self, folder: Path, stop: int, all_failed: bool = False) -> None:
         self.config = OmegaConf.create(
             {
                 "slim_rl": {"config": str(folder / "config.yaml")},
@@ -51,7 +51,7 @@ class Loop(PPOTrainer):  # type: ignore[misc]
         self.actor_rollout_wg = SimpleNamespace(save_checkpoint=lambda *_, **__: None)
         self.checkpoint_callback = SaveBeforeStop(self.config)
         self.games: list[int] = []
-        self.folder, self.stop = folder, stop
+        self.folder, self.stop, self.all_failed = folder, stop, all_failed
         self.use_reference_policy = self.use_critic = False
         self.reward_loop_manager = SimpleNamespace(reward_loop_worker_handles=[])
         self.replay_buffer = SimpleNamespace(sample=self._sample)
@@ -62,6 +62,8 @@ class Loop(PPOTrainer):  # type: ignore[misc]
     def _sample(self, **_: Any) -> Any:
         if self.global_steps == self.stop:
             (self.folder / STOP_MARK).write_text("the budget is spent.")
+            if self.all_failed:
+                raise RuntimeError("no trajectory to sample")
         return SimpleNamespace(extra_info={}, tags=[]), {}
 
     def run(self, steps: int) -> None:
@@ -97,8 +99,9 @@ class Loop(PPOTrainer):  # type: ignore[misc]
 Loop.__abstractmethods__ = frozenset()
 
 
-def test_a_stopped_run_saves_what_it_has_trained(tmp_path: Path) -> None:
-    trainer = Loop(tmp_path, stop=4)
+@pytest.mark.parametrize("all_failed", [False, True])
+def test_a_stopped_run_saves_what_it_has_trained(tmp_path: Path, all_failed: bool) -> None:
+    trainer = Loop(tmp_path, 4, all_failed)
     with pytest.raises(RunStopped, match=r"Training stops: the budget is spent\. The 3 steps before it are saved\."):
         trainer.run(9)
     assert (trainer.trained, trainer.saved) == ([1, 2, 3], [3])

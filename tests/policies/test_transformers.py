@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import warnings
 
 import pytest
@@ -100,6 +101,27 @@ def test_a_short_turn_does_not_wait_for_a_long_one(model, cache_bytes: int) -> N
     together = asyncio.run(run())
     assert ends[-1] == 0
     assert [together[3]] == [asyncio.run(dialogue(3, 4, 2))]  # rows that leave and join change nothing
+
+
+def test_sample_with_more_waiting_than_running_joins(model) -> None:
+    policy, sizes, arrived = TransformersPolicy(model, [-1]), [], threading.Event()
+    hook = model.register_forward_hook(
+        lambda _, __, output: sizes.append(len(output.logits)) or arrived.wait(20) and None
+    )
+
+    async def run() -> list[Sampled]:
+        first = asyncio.create_task(policy.sample([5, 6], 40, "0"))
+        while not sizes:  # it is in its first pass
+            await asyncio.sleep(0.001)
+        others = [asyncio.create_task(policy.sample([7, index], 4, f"{index}")) for index in (1, 2, 3)]
+        await asyncio.sleep(0)
+        arrived.set()
+        return await asyncio.gather(first, *others)
+
+    together = asyncio.run(run())
+    hook.remove()
+    assert max(sizes) == 4
+    assert together[0].ids == asyncio.run(TransformersPolicy(model, [-1]).sample([5, 6], 40, "0")).ids
 
 
 def test_a_wave_does_not_depend_on_the_order_of_its_dialogues(model) -> None:

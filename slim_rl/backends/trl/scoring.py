@@ -17,6 +17,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 from trl.kernels import ChunkedLogProbFunction
 
+from slim_rl.policies.batching.row_cache import CACHE
 from slim_rl.policies.batching.turn_cache import TurnCache
 
 _PASS_CPU, _PASS_GPU = 64, 4096  # work of a pass through the model beside that of its tokens, in tokens; estimated
@@ -106,6 +107,6 @@ def _hidden(
     model: PreTrainedModel, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: DynamicCache
 ) -> torch.Tensor:
     output = model.base_model(
-        input_ids=ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
+        input_ids=ids, attention_mask=mask, position_ids=positions, use_cache=True, **{CACHE: cache}
     )
     return output.last_hidden_state  # type: ignore[no-any-return]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import os
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,24 @@ def before_training(balance: Any) -> Any:
     return checked
 
 
+def after_an_error(step: Any) -> Any:
+    """Wraps verl's `_step_once`, and checks for a stop after verl's own error: it has one if every dialogue of a step failed."""
+
+    @functools.wraps(step)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return step(self, *args, **kwargs)
+        except RunStopped:
+            raise
+        except Exception:
+            with suppress(Exception):
+                self.on_sample_end()  # the engines sleep, as when verl itself saves
+            check_stop(self)
+            raise
+
+    return checked
+
+
 def without_lone_dialogues(compute: Any) -> Any:
     """Wraps verl's advantages of a batch: if verl compares groups, 0 for a group's only dialogue that did not fail."""
 
@@ -85,6 +104,7 @@ def with_reference(config: Any, path: str) -> Any:
 
 ActorRolloutRefWorker.ref_worker_cls = ReferenceWorker
 trainer_base.PPOTrainer._balance_batch = before_training(trainer_base.PPOTrainer._balance_batch)
+trainer_base.PPOTrainer._step_once = after_an_error(trainer_base.PPOTrainer._step_once)
 trainer_base.compute_advantage_for_multi_trajectories = without_lone_dialogues(
     trainer_base.compute_advantage_for_multi_trajectories
 )

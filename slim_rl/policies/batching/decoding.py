@@ -16,7 +16,7 @@ import torch
 from transformers import DynamicCache, PreTrainedModel
 
 from slim_rl.errors import Diverged
-from slim_rl.policies.batching.row_cache import batched, unbatched
+from slim_rl.policies.batching.row_cache import CACHE, batched, unbatched
 
 _LEAVE = 0.25  # share of the rows that ends before any of them leaves
 
@@ -52,6 +52,7 @@ class Decoder:
 
     Attributes:
         mixes: True if rows may leave before the others have ended, and others join.
+        waiting: function that counts the rows that would join.
     """
 
     model: PreTrainedModel
@@ -59,10 +60,11 @@ class Decoder:
     pad_id: int
     draw: Draw
     mixes: bool
+    waiting: Callable[[], int] = lambda: 0
 
     @torch.no_grad()  # grad mode belongs to the thread, so it is set here and not by the caller
     def decode(self, continuing: Sequence[Row], joining: Sequence[Row]) -> None:
-        """Samples until enough rows have ended. Rows that are not `ended` then are `continuing` in the next call.
+        """Samples until enough rows have ended, or more wait than run. Rows that are not `ended` then are `continuing` in the next call.
 
         All rows have `states` afterwards if the decoder mixes.
         """
@@ -71,7 +73,9 @@ class Decoder:
         if self.mixes:  # the cache of new rows has gaps and no room
             cache, mask = self._batch([row.states for row in rows])
         enough = max(1, int(_LEAVE * len(rows))) if self.mixes else len(rows)
-        while sum(row.ended for row in rows) < enough:
+        while (ended := sum(row.ended for row in rows)) < enough and not (
+            self.mixes and self.waiting() > len(rows) - ended
+        ):
             mask = self._step(rows, cache, mask)
         if self.mixes:
             for row, states in zip(rows, unbatched(cache, mask), strict=True):
@@ -145,7 +149,7 @@ class Decoder:
             input_ids=ids.to(device),
             attention_mask=mask.to(device),
             position_ids=positions.to(device),
-            past_key_values=cache,
+            **{CACHE: cache},
             use_cache=True,
             logits_to_keep=1,
         )

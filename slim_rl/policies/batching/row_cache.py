@@ -6,11 +6,15 @@ Attention reads them in place, and each new token is written behind them: nothin
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import signature
 from typing import Any
 
 import torch
 from transformers.cache_utils import Cache, DynamicLayer
+from transformers.masking_utils import create_causal_mask
 
+# the argument by which a model takes its cache; renamed in transformers 5.24, which drops the old name in 5.40
+CACHE = "cache" if "cache" in signature(create_causal_mask).parameters else "past_key_values"
 _ROOM = 64  # tokens that can be written before all is copied to a larger place
 
 

@@ -9,6 +9,7 @@ import torch
 from transformers import DynamicCache, Qwen3ForCausalLM
 
 from slim_rl.policies.batching.attention import NAME, share_keys
+from slim_rl.policies.batching.row_cache import CACHE
 from tests.fakes.models import tiny_qwen3
 
 
@@ -46,8 +47,8 @@ def test_a_token_after_kept_keys_has_the_same_logits(model: Qwen3ForCausalLM) ->
     with torch.no_grad():
         for one in (model, shared(model)):
             cache = DynamicCache(config=one.config)
-            one(input_ids=ids, attention_mask=mask[:, :9], past_key_values=cache, use_cache=True)
-            found.append(one(input_ids=last, attention_mask=mask, past_key_values=cache, use_cache=True).logits)
+            one(input_ids=ids, attention_mask=mask[:, :9], use_cache=True, **{CACHE: cache})
+            found.append(one(input_ids=last, attention_mask=mask, use_cache=True, **{CACHE: cache}).logits)
     torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-5)
 
 
