@@ -17,6 +17,9 @@ import tempfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from slim_rl.errors import DataError, SlimError
 
@@ -99,12 +102,25 @@ def unpack(gguf: Path, output: Path) -> None:
 
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
     model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.bfloat16)
+    for name, value in vars(model.config).items():
+        setattr(model.config, name, exact(value))
     model.config.tie_word_embeddings = True
     model.get_input_embeddings().weight = model.get_output_embeddings().weight
     tokenizer.eos_token, tokenizer.pad_token = _TURN_END, _PAD
     for settings in (model.config, model.generation_config):
         settings.eos_token_id, settings.pad_token_id = tokenizer.eos_token_id, tokenizer.pad_token_id
     save_model(model, tokenizer, output)
+
+
+def exact(value: Any) -> Any:
+    """Returns a config's value with the numbers that GGUF rounded to float32 as they were written: 9.999999974752427e-07 is 1e-06."""
+    if isinstance(value, dict):
+        return {name: exact(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [exact(each) for each in value]
+    if isinstance(value, float) and value == np.float32(value):
+        return float(str(np.float32(value)))  # the shortest decimals that round to the same float32
+    return value
 
 
 def main(arguments: list[str] | None = None) -> None:

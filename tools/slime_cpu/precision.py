@@ -1,5 +1,5 @@
 """float32 in Megatron. slime trains in bfloat16 or float16 alone; on a CPU both are slow, and their rounding would hide in every comparison
-what a float32 run shows to seven digits. Without `init` (`flags.megatron`) Megatron stores weights as on a GPU.
+what a float32 run shows to seven digits. With `--sglang-dtype bfloat16` Megatron stores weights as on a GPU.
 
 The weights stay inside the wrapper that Megatron puts around half-precision modules, so that all of slime runs as it does; the wrapper's
 conversion of the weights is what is left out.
@@ -22,5 +22,7 @@ def install(module: ModuleType) -> None:
 
 
 def init(args: Namespace) -> None:
-    """slime's ``--custom-megatron-init-path``: the weights are made in float32."""
-    args.params_dtype = torch.float32
+    """slime's ``--custom-megatron-init-path``: Megatron computes with `train.threads`, and makes the weights in float32."""
+    torch.set_num_threads(args.slim_rl.get("train", {}).get("threads", 1))
+    if getattr(args, "sglang_dtype", None) != "bfloat16":
+        args.params_dtype = torch.float32

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +57,8 @@ class _Steps:
 
 
 @contextlib.contextmanager
-def told(log: Path, dialogues: int, done: int) -> Iterator[None]:
-    """Within the block, says a line of each step whose dialogues are in `log`.
+def told(log: Path, dialogues: int, done: int, after: Callable[[], None]) -> Iterator[None]:
+    """Within the block, prints a line per step whose dialogues are in `log`, and calls `after`.
 
     Args:
         dialogues: of a step.
@@ -66,10 +66,14 @@ def told(log: Path, dialogues: int, done: int) -> Iterator[None]:
     """
     over, steps = threading.Event(), _Steps(log, dialogues, done)
 
+    def show() -> None:
+        for line in steps.read():
+            say(line)
+            after()
+
     def follow() -> None:
         while not over.wait(_SECONDS):
-            for line in steps.read():
-                say(line)
+            show()
 
     follower = threading.Thread(target=follow, daemon=True)
     follower.start()
@@ -78,5 +82,5 @@ def told(log: Path, dialogues: int, done: int) -> Iterator[None]:
     finally:
         over.set()
         follower.join()
-        for line in steps.read():
-            say(line)
+        show()
+        after()

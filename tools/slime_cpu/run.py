@@ -6,7 +6,7 @@ The script gets its checks, flags and config as on a cluster; this module adds t
 Every process that is started ends with this one. Files in the run's folder besides those of any run:
 
     sglang.log, slime.log      output of the two
-    hf/N, weights/             the model saved after step N + 1, and on its way to SGLang
+    hf/N, weights/             the model saved last, after step N + 1, and on its way to SGLang
     model/                     the trained model
 """
 
@@ -15,12 +15,14 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import shutil
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from slim_rl.backends import Result, say
-from slim_rl.backends.checkpoints import last_whole, locate_model
+from slim_rl.backends.checkpoints import last_whole, locate_model, numbered
 from slim_rl.backends.export import export, held_out, read_run
 from slim_rl.backends.slime.flags import parse_flags, words
 from slim_rl.backends.slime.launch import SCRIPT
@@ -44,6 +46,7 @@ _SGLANG = {
     "--disable-overlap-schedule": True,
     "--disable-cuda-graph": True,
     "--skip-server-warmup": True,
+    "--sleep-on-idle": True,  # else its scheduler takes a core while Megatron trains
     "--mem-fraction-static": 0.1,  # of this machine's memory, which it shares
     "--max-total-tokens": 65536,
 }
@@ -94,22 +97,32 @@ def train(path: Path, config: Config, changes: Sequence[str], slime_flags: Seque
     log, parsed = folder / "slime.log", parse_flags(slime_flags)
     model = str(locate_model(config.policy.model, download=False))
     say(f"starting SGLang, Ray, Megatron and slime (output in {log}); the first games are played in a minute or two")
-    context = read_object(Path(model) / "config.json").get("max_position_embeddings")
+    shape, memory = read_object(Path(model) / "config.json"), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    context = shape.get("max_position_embeddings")
     arguments = words({**_SGLANG, "--dtype": flags.precision(parsed)})
     server = starting("sglang", model, folder / "sglang.log", arguments, environment(slime, megatron))
     with server as engine:
-        ours = words({**flags.megatron(parsed), **flags.engine(engine.url, context, folder)})
+        ours = words(
+            {**flags.trainer(config, shape["vocab_size"], memory), **flags.engine(engine.url, context, folder)}
+        )
         command = ["bash", str(SCRIPT), *(f"--set={change}" for change in changes), *ours, *slime_flags]
         variables = of_the_script(slime, megatron)
         variables |= {"CONFIG": str(path), "MODEL": model, "SAVE_DIR": str(folder), "PYTHON": sys.executable}
         played, done = config.train.dialogues * config.seats_trained, last_whole(folder)
         began = log.stat().st_size if log.exists() else 0
-        steps = told(RunFolder(config, folder).logs / "train.jsonl", played, -1 if done is None else done)
+        log_file = RunFolder(config, folder).logs / "train.jsonl"
+        steps = told(log_file, played, -1 if done is None else done, partial(keep_last, folder / "hf"))
         with steps, running(command, env=variables) as process:
             engine.wait()  # both start at once: they import for half a minute each
             code = process.wait()
         if code:
             raise SlimError(_why(engine.url, folder, began, code))
+
+
+def keep_last(models: Path) -> None:
+    """Removes all but the last of the models that slime has saved: one of 0.5B parameters takes 1 GB."""
+    for _, folder in sorted(numbered(models, "").items())[:-1]:
+        shutil.rmtree(folder)
 
 
 def _why(url: str, folder: Path, began: int, code: int) -> str:
