@@ -1,14 +1,14 @@
-# Two commands on a fresh machine with Python 3.11 and make: `make run` and `make test`. Each sets up what it needs.
+# `make` lists the targets. Each sets up what it needs, on a fresh machine with Python 3.11 and make.
+.DEFAULT_GOAL := help
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SLIME := build/slime-env
-ADAPTERS := .venv-adapters
+ADAPTERS := .venv-adapters# verifiers wants another openai than verl, and OpenEnv another mcp
 OPENENV := .venv-openenv
-IN_OPENENV := tests/adapters/test_openenv.py
 # The exact versions in the constraints files are for these machines; on any other, and with LOCK=no, the ranges of pyproject.toml hold.
-LOCKED := Linux x86_64 3.11 Linux x86_64 3.12 Linux x86_64 3.13
-LOCK ?= $(if $(findstring $(shell $(PYTHON) -c 'import platform as p; print(p.system(), p.machine(), p.python_version().rpartition(".")[0])'),$(LOCKED)),yes,no)
+LOCK ?= $(if $(filter $(shell $(PYTHON) -c 'import platform as p; print(p.system(), p.machine(), *p.python_version_tuple()[:2], sep="-")'),\
+    $(addprefix Linux-x86_64-3-,11 12 13)),yes,no)
 constraints = $(if $(filter yes,$(LOCK)),-c $(1))
 INSTALL := $(BIN)/pip install --quiet $(call constraints,constraints.txt)
 # Pinned, and installed first: left to itself pip would take gigabytes of CUDA with it.
@@ -18,9 +18,7 @@ export TOKENIZERS_PARALLELISM ?= false
 export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
 export NO_MKDOCS_2_WARNING ?= 1
-# Containers often set it. The tests start some hundred Pythons, of which each would compile slim_rl anew, and pytest the tests.
-unexport PYTHONDONTWRITEBYTECODE
-
+unexport PYTHONDONTWRITEBYTECODE# containers often set it: then each of the tests' hundred Pythons would compile slim_rl
 .PHONY: run run-slime test test-others test-verl test-adapters test-slime first-hour check docs format bench qwen clean lock help
 
 ## train a tiny Qwen on a CPU against the shy partner, then make its report
@@ -52,12 +50,10 @@ test-verl: $(VENV)/dev
 test-slime: $(VENV)/dev $(SLIME)/installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/slime_cpu/test_run.py tests/slime_cpu
 
-# In environments of their own: verifiers wants another openai than verl, OpenEnv another mcp.
-
 ## the games in verifiers, OpenEnv and Gymnasium, llama.cpp
 test-adapters: $(ADAPTERS)/installed $(OPENENV)/installed
-	$(ADAPTERS)/bin/python -m pytest tests/adapters $(addprefix --ignore=,$(IN_OPENENV))
-	$(OPENENV)/bin/python -m pytest $(IN_OPENENV)
+	$(ADAPTERS)/bin/python -m pytest tests/adapters --ignore=tests/adapters/test_openenv.py
+	$(OPENENV)/bin/python -m pytest tests/adapters/test_openenv.py
 
 ## a newcomer's first hour, from a built wheel in an empty folder
 first-hour:
@@ -65,25 +61,21 @@ first-hour:
 
 ## style, types, import contracts, prose and the site's links
 check: $(VENV)/dev
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/mypy slim_rl scripts analysis examples benchmarks tools
-	$(BIN)/lint-imports
-	$(BIN)/python tools/lint_prose.py
+	$(BIN)/lint-imports && $(BIN)/python tools/lint_prose.py
 	$(BIN)/mkdocs build --strict
 
 ## the documentation as a site: build/site/index.html
 docs: $(VENV)/dev
 	$(BIN)/mkdocs build --strict
-
 ## fix style
 format: $(VENV)/dev
-	$(BIN)/ruff check --fix .
-	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
 ## ratios of speed to plain ways of doing the same
 bench: $(VENV)/dev
-	for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	for file in benchmarks/bench_*.py; do echo "== $$file"; PYTHONPATH=tools $(BIN)/python $$file || exit 1; done
 
 ## a Qwen of 0.5B, or QWEN=DIR: warm start, gate, GRPO, report; hours
 qwen: $(VENV)/local
@@ -97,18 +89,16 @@ clean:
 
 ## list these
 help:
-	@awk '/^## /{if (!about) about = substr($$0, 4); next} /^[a-z0-9-]+:/{if (about) printf "%-13s %s\n", $$1, about} {about = ""}' $(MAKEFILE_LIST)
+	@awk '/^## /{if (!about) about = substr($$0, 4); next} /^[a-z0-9-]+:/{if (about) printf "%-14s %s\n", $$1, about} {about = ""}' $(MAKEFILE_LIST)
 
 $(VENV)/torch: constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade $(call constraints,constraints.txt) pip
 	$(INSTALL) "$(TORCH)"
 	@touch $@
-
 $(VENV)/local: $(VENV)/torch pyproject.toml
 	$(INSTALL) -e ".[local]"
 	@touch $@
-
 $(VENV)/dev: $(VENV)/local
 	$(INSTALL) -e "$(TESTED)"
 	@touch $@
@@ -116,10 +106,8 @@ $(VENV)/dev: $(VENV)/local
 # Of slime's environment nothing is resolved: see its file. uv takes a minute where pip takes ten; torch is left to pip, as elsewhere.
 $(SLIME)/installed: constraints-slime.txt pyproject.toml
 	test -x $(SLIME)/bin/python || $(PYTHON) -m venv $(SLIME)
-	$(SLIME)/bin/python -m pip install --quiet -c constraints-slime.txt uv
-	$(SLIME)/bin/python -m pip install --quiet -c constraints-slime.txt "$(TORCH)"
-	$(SLIME)/bin/uv pip install --quiet --python $(SLIME)/bin/python --no-deps -r constraints-slime.txt
-	$(SLIME)/bin/uv pip install --quiet --python $(SLIME)/bin/python --no-deps -e .
+	$(SLIME)/bin/python -m pip install --quiet -c $< uv && $(SLIME)/bin/python -m pip install --quiet -c $< "$(TORCH)"
+	$(SLIME)/bin/uv pip install --quiet --python $(SLIME)/bin/python --no-deps -r $< -e .
 	@touch $@
 
 TESTED := .[local,verl,dev]
@@ -129,16 +117,14 @@ $(OPENENV)/installed: ADAPTED = $(ADAPTED_OPENENV)
 .venv-%/installed: constraints-%.txt pyproject.toml $(wildcard environments/*/pyproject.toml)
 	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --upgrade $(call constraints,$<) pip
-	$(@D)/bin/pip install --quiet $(call constraints,$<) "$(TORCH)"
-	$(@D)/bin/pip install --quiet $(call constraints,$<) -e $(ADAPTED)
+	$(@D)/bin/pip install --quiet $(call constraints,$<) "$(TORCH)" && $(@D)/bin/pip install --quiet $(call constraints,$<) -e $(ADAPTED)
 	@touch $@
 
 ## newest versions within the ranges of pyproject.toml
 lock:
 	for each in "constraints.txt $(TESTED)" "constraints-adapters.txt $(ADAPTED)" "constraints-openenv.txt $(ADAPTED_OPENENV)"; do \
-	  set -- $$each && file=$$1 && shift && rm -rf build/lock && $(PYTHON) -m venv build/lock && \
-	  build/lock/bin/python -m pip install --quiet --upgrade pip && \
-	  build/lock/bin/pip install --quiet "$(TORCH)" && build/lock/bin/pip install --quiet -e "$$@" && \
-	  { grep '^#' $$file; build/lock/bin/pip freeze --all --exclude-editable | sed 's/^torch==.*/$(TORCH)/'; } > build/lock/new && \
+	  set -- $$each && file=$$1 && shift && rm -rf build/lock && $(PYTHON) -m venv build/lock && pip="build/lock/bin/python -m pip" && \
+	  $$pip install --quiet --upgrade pip && $$pip install --quiet "$(TORCH)" && $$pip install --quiet -e "$$@" && \
+	  { grep '^#' $$file; $$pip freeze --all --exclude-editable | sed 's/^torch==.*/$(TORCH)/'; } > build/lock/new && \
 	  mv build/lock/new $$file || exit 1; \
 	done

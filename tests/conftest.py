@@ -10,6 +10,7 @@ import pytest
 from hypothesis import settings
 
 from tests.dialogue.made import make_dialogue
+from tests.fakes.upstream import NO_SLIME
 from tests.games.matching.made import game
 from tests.paths import HUMAN
 
@@ -30,6 +31,11 @@ gc.disable()  # torch, verl and the rest are millions of objects that stay: goin
 def pytest_collection_finish() -> None:
     gc.freeze()  # nor is what is there by now gone through in the tests
     gc.enable()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if skipped := sum(NO_SLIME in str(report.longrepr) for report in terminalreporter.stats.get("skipped", ())):
+        terminalreporter.write_line(f"{skipped} tests skipped: {NO_SLIME}")
 
 
 @pytest.hookimpl(trylast=True)
