@@ -20,7 +20,6 @@ from slim_rl.cli import CALLS
 from slim_rl.commands import load
 from slim_rl.config import Config
 from slim_rl.games.matching import MatchingEnv
-from slim_rl.measured import measured
 from tests.fakes.cluster import known_flags
 from tests.paths import ROOT
 
@@ -78,7 +77,7 @@ def is_key(name: str) -> bool:
         if part not in model.model_fields:
             return False
         if name.startswith(("game.", "warmstart.player.")):
-            models = [MatchingEnv.Settings, GuessWhoEnv.Settings, measured(MatchingEnv).PlayerSettings]
+            models = [MatchingEnv.Settings, GuessWhoEnv.Settings, MatchingEnv.PlayerSettings]
             return parts[-1] in set().union(*(each.model_fields for each in models))
         kind = model.model_fields[part].annotation
         models = [

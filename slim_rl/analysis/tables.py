@@ -56,7 +56,7 @@ def as_csv(table: Table) -> str:
 
 
 def on_screen(table: Table, width: int = 80) -> Iterator[ScreenTable]:
-    """Yields the table for a terminal of this width: whole, or on its side in parts if it is too wide."""
+    """Yields the table for a terminal of this width, on its side in parts if it is wider."""
     heads, rows = list(table.heads), table.all_rows
     cells = [[row.get(head, DASH) for head in heads] for row in rows]
     widths = [max(map(len, column)) + 2 for column in zip(heads, *cells, strict=True)]
