@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from graphlib import CycleError, TopologicalSorter
 
 import pytest
@@ -26,3 +29,19 @@ def test_who_works_for_a_trainer_does_not_import_who_launches_it() -> None:
     verl = "slim_rl.backends.verl"
     for worker in ("agent_loop", "plugin", "policy", "reward"):
         assert not graph.chain_exists(importer=f"{verl}.{worker}", imported=f"{verl}.launch"), worker
+
+
+@pytest.mark.parametrize(
+    ("code", "others"),
+    [
+        ("from slim_rl.config import load_config; load_config('matching_local')", r"slim_rl\.(analysis|lab|dialogue)|slim_rl\.games\.matching\.(study|questions|reading|partners)"),
+        ("from slim_rl.cli import main; main(['--help'])", "pydantic|yaml|typer|numpy"),
+        ("import slim_rl", "pydantic|yaml|typer|numpy"),
+    ],
+)  # fmt: skip
+def test_start_imports_only_what_it_uses(code: str, others: str) -> None:
+    words = [sys.executable, "-c", f"{code}; import sys; print('modules', *sys.modules)"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    modules = done.stdout.rpartition("modules ")[2].split()
+    assert "slim_rl" in modules
+    assert [name for name in modules if re.match(rf"({others}|torch|transformers|pandas|scipy)\b", name)] == []
