@@ -86,7 +86,6 @@ def train(
             "train.group_size=8",
             "train.eval_games=0",
             f"output_dir={scratch}/runs",
-            f"log.dir={scratch}/logs",
             *(f"{key}={value}" for key, value in (more or {}).items()),
         ]
         words = [word for change in changes for word in ("--set", change)]

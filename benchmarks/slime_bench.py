@@ -79,7 +79,7 @@ def engine(tokenizer: Any, turns: int, delay: Any = 0.0) -> Iterator[int]:
 
 
 def arguments(folder: str, port: int, **more: Any) -> Namespace:
-    config = {"game": {"n": 8, "max_turns": 1000}, "log": {"dir": folder}}
+    config = {"game": {"n": 8, "max_turns": 1000}}
     lengths = {"rollout_max_response_len": 10**5, "rollout_max_context_len": None, "ci_test": False}
     return make_args(Path(folder), port, Path(folder), config, sglang_server_concurrency=4096, **lengths, **more)
 

@@ -38,7 +38,7 @@ WRITTEN = (
     "tensorboard",
 )  # in a run's folder, beside its log
 _NAMED = 4  # keys in one sentence
-_FOLLOW = ("name", "output_dir", "log.dir")  # set by the run's folder on a cluster, which may be moved
+_FOLLOW = ("name", "output_dir")  # set by the run's folder on a cluster, which may be moved
 
 
 class RunFolder:
@@ -53,7 +53,7 @@ class RunFolder:
 
     def __init__(self, config: Config, path: Path | None = None) -> None:
         self.config, self.path = config, path or config.run_dir
-        self.logs = self.path / config.log.dir
+        self.logs = self.path / "logs"
         self._use = f"The run '{config.name}' in {self.path}", "give this one another name (--set name=...) or folder"
 
     def check(self, fresh: bool = False) -> None:
@@ -150,13 +150,7 @@ def _lock_of(folder: Path) -> Path:
 
 
 def check_same(path: Path, config: Config, fresh: bool = False) -> None:
-    """Raises ConfigError if the configuration in `path` differs in a fixed key, or the log is outside the run's folder."""
-    folder, logs = os.path.normpath(path.parent), os.path.normpath(path.parent / config.log.dir)
-    if not Path(logs).is_relative_to(folder):
-        raise ConfigError(
-            f"log.dir={config.log.dir} is outside {folder}, where a run on {config.train.backend} keeps its log; name a folder in it, such as "
-            "--set log.dir=dialogues."
-        )
+    """Raises ConfigError if the configuration in `path` differs in a fixed key."""
     if fresh or not path.exists():
         return
     began, local = configuration(path), config.train.backend == "trl"

@@ -14,7 +14,7 @@ from slim_rl.config import Config, parse_config
 from slim_rl.errors import ConfigError, DataError, SlimError
 from slim_rl.files import disk_errors, host_name, replacing, replacing_folder, write_atomically
 from slim_rl.jsonl import encode
-from slim_rl.runs import MARKER, RunFolder, check_same
+from slim_rl.runs import MARKER, RunFolder
 from tests.paths import ROOT
 
 
@@ -145,14 +145,6 @@ def test_other_config_is_refused_before_any_change(tmp_path: Path) -> None:
 def test_run_resumes_with_what_may_change(other: str, tmp_path: Path) -> None:
     started(make_config(tmp_path))
     RunFolder(make_config(tmp_path, other)).check()
-
-
-@pytest.mark.parametrize("backend", ["slime", "trl", "verl"])
-def test_log_outside_the_folder_of_a_run_is_refused(backend: str, tmp_path: Path) -> None:
-    config = make_config(tmp_path, f"train.backend={backend}", f"log.dir={tmp_path}/logs")
-    with pytest.raises(ConfigError, match=f"where a run on {backend} keeps its log"):
-        check_same(tmp_path / "run" / "config.yaml", config)
-    check_same(tmp_path / "run" / "config.yaml", config.changed(log={"dir": Path("dialogues")}))
 
 
 HOLD = """

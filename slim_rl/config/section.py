@@ -28,6 +28,7 @@ _CONSTANTS = (
 )
 # Keys of earlier versions -> what to write instead
 GONE = {
+    "log.dir": "remove it: a run's dialogue log is in its folder, in logs",
     "partner.accept_fraction": "write partner.args.accept_fraction",
     "partner.replay": "write partner.args.replay",
     **dict.fromkeys(("partner.doubts", "partner.explain_rejections"), "remove it: a rejection names no pairs"),

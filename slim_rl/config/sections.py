@@ -425,7 +425,5 @@ class WarmstartConfig(Section):
 class LogConfig(Section):
     """The dialogue log."""
 
-    dir: Path = Path("logs")
-    """folder of the dialogue logs, one JSON line per dialogue, inside the run's folder"""
     tokens: bool = False
     """also log token ids, loss masks and logprobs (20 times larger)"""

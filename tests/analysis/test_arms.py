@@ -121,7 +121,7 @@ def test_an_experiment_pools_over_its_folders(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "same",
     [
-        *("name=other", "output_dir=elsewhere", "log.dir=elsewhere", "log.tokens=true", "train.save_every=1"),
+        *("name=other", "output_dir=elsewhere", "log.tokens=true", "train.save_every=1"),
         *("train.processes=1", "train.eval_every=5", "train.eval_games=3", "data.eval=null", "train.micro_batch=2"),
         *("train.threads=2", "partner.openai.budget_usd=3", "partner.openai.concurrency=2", "verl.adv_estimator=gae"),
     ],

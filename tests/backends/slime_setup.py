@@ -59,10 +59,10 @@ def make_args(
     """slime's arguments as far as rollouts read them."""
     config: dict[str, Any] = {
         "name": "test",
+        "output_dir": str(tmp_path),
         "game": {"n": 4, "max_turns": 12},
         "partner": {"kind": "shy", "args": {"accept_fraction": 0.0}},
         "limits": {"turn_tokens": 200},
-        "log": {"dir": str(tmp_path / "logs")},
         "slime": {"engine_retry_seconds": 2.0},
     }
     for key, value in (slim_rl or {}).items():
@@ -70,6 +70,7 @@ def make_args(
         config[key] = {**config[key], **value} if isinstance(value, dict) and key in config and merged else value
     values: dict[str, Any] = {
         "hf_checkpoint": str(tokenizer_dir),
+        "save": str(tmp_path),
         "slim_rl": config,
         "sglang_router_ip": "127.0.0.1",
         "sglang_router_port": port,

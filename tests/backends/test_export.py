@@ -113,7 +113,7 @@ def test_adapters_are_merged(folder: Path, tmp_path: Path) -> None:
 
 
 def slime_run(folder: Path, run: Path) -> Config:
-    config = make_config(folder, run.name, "train.backend=slime", f"log.dir={run}/dialogues")
+    config = make_config(folder, run.name, "train.backend=slime")
     for number in (0, 1, 2):
         (run / f"iter_{number:07d}").mkdir(parents=True)
         (run / f"iter_{number:07d}" / "common.pt").touch()

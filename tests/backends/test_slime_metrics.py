@@ -77,7 +77,7 @@ def test_a_run_that_resumes_takes_back_the_steps_it_plays_again(tokenizer, token
 @pytest.mark.parametrize("save", ["save", None])
 def test_log_of_a_second_seed_keeps_the_first_ones(tokenizer, tokenizer_dir, tmp_path, save) -> None:
     for seed in (1, 2):
-        own = {"seed": seed, "log": {"dir": "logs"}, "output_dir": str(tmp_path / "runs")}
+        own = {"seed": seed, "output_dir": str(tmp_path / "runs")}
         args, samples = play_some(tokenizer, tokenizer_dir, tmp_path, **own)
         args.save = save and str(tmp_path / "runs" / save)
         metrics._writers.clear()  # a new process

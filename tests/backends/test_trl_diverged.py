@@ -82,5 +82,5 @@ def test_nan_reward_fails_its_dialogue(folder: Path, monkeypatch: pytest.MonkeyP
     config = make_config(folder, f"reward-{reward}", "train.eval_games=0")
     with pytest.raises(RunStopped, match=rf"MatchingEnv\.get_normalized_reward returned {reward}, outside"):
         local.train(config)
-    logged = list(read_log(config.run_dir / config.log.dir / "train.jsonl"))
+    logged = list(read_log(config.run_dir / "logs" / "train.jsonl"))
     assert logged and all(dialogue.failed and dialogue.reward is None for dialogue in logged)

@@ -88,7 +88,7 @@ def test_interrupted_evaluation_resumes_without_repeats(
         patch.setattr(DialogueLog, "append", breaks)
         with pytest.raises(KeyboardInterrupt):
             local.train(config)
-    logs = config.run_dir / config.log.dir
+    logs = config.run_dir / "logs"
     early = {log.name: log.read_bytes() for log in logs.glob("eval-*.jsonl")}
     assert early["eval-000003.jsonl"].count(b"\n") == 2
 

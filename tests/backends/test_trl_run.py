@@ -56,7 +56,7 @@ def test_a_run_has_one_event_loop(folder: Path) -> None:
     noted = f"partner.kind={__name__}.Noted"
     config = make_config(folder, "loops", "train.steps=2", "train.eval_games=2", noted)
     result = local.train(config)
-    played = [*result.before, *read_log(config.run_dir / config.log.dir / "train.jsonl"), *result.after]
+    played = [*result.before, *read_log(config.run_dir / "logs" / "train.jsonl"), *result.after]
     assert {dialogue.step for dialogue in played} == {0, 1, 2}
     assert len(Noted.loops) == sum(turn.role == "partner" for dialogue in played for turn in dialogue.turns)
     assert len(set(map(id, Noted.loops))) == 1
@@ -231,7 +231,7 @@ def test_two_processes_print_once_and_resume_together(folder: Path, tmp_path: Pa
     whole, first = weights_of(config.run_dir / "model"), config.run_dir / "checkpoints" / "checkpoint-1"
     assert any(not torch.equal(tensor, whole[name]) for name, tensor in weights_of(first).items())
 
-    logs = config.run_dir / config.log.dir
+    logs = config.run_dir / "logs"
     for folder_written in (config.run_dir / "model", config.run_dir / "checkpoints" / "checkpoint-2"):
         shutil.rmtree(folder_written)
     for file in (tmp_path / "g.jsonl", *logs.glob("eval-000002*")):
@@ -270,14 +270,12 @@ def check_one_run(config: Config, done: subprocess.CompletedProcess[str], steps:
     assert logged == [0, 1]
     assert (config.run_dir / "checkpoints" / "checkpoint-2" / "trainer_state.json").exists()
     assert (config.run_dir / "model" / "model.safetensors").exists()
-    logs = [list(read_log(config.run_dir / config.log.dir / file)) for file in ("train.jsonl", "train-1.jsonl")]
+    logs = [list(read_log(config.run_dir / "logs" / file)) for file in ("train.jsonl", "train-1.jsonl")]
     assert [len(dialogues) for dialogues in logs] == [4, 4]
     named = {(dialogue.step, dialogue.id) for dialogues in logs for dialogue in dialogues}
     assert len(named) == 8, "the group that is dealt to both is numbered through"
     assert len({dialogue.group for dialogues in logs for dialogue in dialogues}) == 2
-    shares = [
-        list(read_log(config.run_dir / config.log.dir / file)) for file in ("eval-000002.jsonl", "eval-000002-1.jsonl")
-    ]
+    shares = [list(read_log(config.run_dir / "logs" / file)) for file in ("eval-000002.jsonl", "eval-000002-1.jsonl")]
     assert [len(dialogues) for dialogues in shares] == [2, 1]
     assert len({dialogue.id for dialogues in shares for dialogue in dialogues}) == 3
     assert "3 held-out games" in printed, "the report is of all of them"

@@ -51,7 +51,7 @@ def config_of(folder: Path, name: str, server: OpenAIServer, *others: str, **ope
 def partner_calls(config: Config) -> list[int]:
     """The partner's turns in each step of the log."""
     steps = [0] * config.train.steps
-    for dialogue in read_log(config.run_dir / config.log.dir / "train.jsonl"):
+    for dialogue in read_log(config.run_dir / "logs" / "train.jsonl"):
         steps[dialogue.step or 0] += sum(turn.role == "partner" for turn in dialogue.turns)
     return steps
 

@@ -69,7 +69,7 @@ def test_dialogue_played_again_counts_its_later_line(
         play(verl, Server(tokenizer, player), rows[:1], n=1)
         monkeypatch.undo()
     process_of.cache_clear()
-    (dialogue,) = read_log(config.run_dir / config.log.dir)
+    (dialogue,) = read_log(config.run_dir / "logs")
     assert dialogue.turns[0].text == "[message] What is Ava Li on BLEU?"
 
 

@@ -87,7 +87,7 @@ def rows(runs: Callable[..., tuple[Config, Any]], tokenizer: Any) -> list[dict[s
 @pytest.fixture
 def logs(runs: Callable[..., tuple[Config, Any]]) -> Iterator[Callable[[Config], list[Any]]]:
     def read(config: Config) -> list[Any]:
-        folder = Path(config.output_dir) / config.name / config.log.dir
+        folder = Path(config.output_dir) / config.name / "logs"
         return [dialogue for path in folder.glob("*.jsonl") for dialogue in read_log(path)]
 
     yield read

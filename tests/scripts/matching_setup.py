@@ -28,7 +28,6 @@ SMALL = {
     "game": {"n": 3},
     "data": {"train": "games.jsonl", "eval": "eval.jsonl", "num_train": 6, "num_eval": 2},
     "train": {"steps": 3, "games_per_step": 2, "group_size": 2, "learning_rate": 1e-6},
-    "log": {"dir": "dialogues"},
 }
 
 

@@ -46,7 +46,6 @@ def test_launch_makes_what_is_missing_and_cleans_up(cluster: Cluster, model: Pat
 
     config = load_config(run / "config.yaml")
     assert (config.partner.kind, config.name, config.policy.model) == ("mute", "run", str(model))
-    assert config.log.dir == run / "dialogues"
     assert len(config.data.train.read_text().splitlines()) == 6
     assert config.data.eval is not None and len(config.data.eval.read_text().splitlines()) == 2
 
@@ -170,17 +169,6 @@ def test_a_run_resumes_under_its_own_config_alone(cluster: Cluster, model: Path,
     printed(print_flags(cluster, longer, dry=False, MODEL=model, CONFIG=beside, SAVE_DIR=moved))
     assert load_config(moved / "config.yaml").train.steps == 5
     assert "tis_mode: truncate" in (moved / "config.yaml").read_text()
-
-
-def test_a_run_keeps_its_log_in_its_own_folder(cluster: Cluster, model: Path, small: Path) -> None:
-    first, second = cluster.folder / "first", cluster.folder / "second"
-    printed(print_flags(cluster, dry=False, MODEL=model, CONFIG=small, SAVE_DIR=first))
-    printed(print_flags(cluster, dry=False, MODEL=model, CONFIG=first / "config.yaml", SAVE_DIR=first))
-    told = one_sentence(print_flags(cluster, dry=False, MODEL=model, CONFIG=first / "config.yaml", SAVE_DIR=second))
-    assert f"log.dir={first}/dialogues is outside {second}, where a run on slime keeps its log;" in told
-    own = "--set=log.dir=said"
-    printed(print_flags(cluster, own, dry=False, MODEL=model, CONFIG=first / "config.yaml", SAVE_DIR=second))
-    assert load_config(second / "config.yaml").log.dir == second / "said"
 
 
 def test_a_second_start_beside_a_running_one_is_refused(cluster: Cluster, model: Path, small: Path) -> None:

@@ -51,7 +51,6 @@ SHIPPED: dict[str, tuple[Any, str]] = {
     "train.weight_decay": (0.1, "this and adam_beta2 as in slime's own examples"),
     "train.adam_beta2": (0.98, ""),
     "train.save_every": (20, "a checkpoint is 14 bytes a parameter (4B: 56 GB)"),
-    "log.dir": (Path("dialogues"), ""),
 }
 # Keys and sections that it does not have, since slime's runs do not read them.
 LEFT_OUT = {

@@ -74,7 +74,7 @@ def launch(arguments: Sequence[str]) -> Result:
     export(folder, folder / "model", overwrite=True)
     config = read_run(folder)
     played = held_out(config, folder, config.train.steps)
-    return Result(folder, config.log.dir, played.get("before training", []), played.get("after training", []))
+    return Result(folder, folder / "logs", played.get("before training", []), played.get("after training", []))
 
 
 def check(config: Config) -> None:

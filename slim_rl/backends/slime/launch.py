@@ -145,12 +145,11 @@ def _plugins(path: Path) -> dict[str, Any]:
 
 
 def _of_folder(config: Config, model: Path, folder: Path) -> Config:
-    """Returns the config that the job reads: absolute paths, the log in the run's folder, the folder's name.
+    """Returns the config that the job reads: absolute paths and the folder's name.
 
     Raises:
         ConfigError: the folder's name cannot be a run's name.
     """
-    log = Path(os.path.normpath(folder / config.log.dir))
     parse_config({"name": folder.name}, source=f"SAVE_DIR {folder}")
-    config = config.from_anywhere().changed(log={"dir": log}, policy={"model": str(model)})
+    config = config.from_anywhere().changed(policy={"model": str(model)})
     return config.changed(name=folder.name, arm=config.arm_name)

@@ -9,8 +9,8 @@ random seed.
     runs/<name>/metrics.jsonl         one line per step
     runs/<name>/tensorboard/          if train.report_to names tensorboard: `tensorboard --logdir runs`
     runs/<name>/model/                trained model, its tokenizer and its card
-    <run>/<log.dir>/train.jsonl      one line per dialogue; train-<rank>.jsonl for torchrun's further processes
-    <run>/<log.dir>/eval-<step>.jsonl      and eval-<step>-<rank>.jsonl: each process plays its share of the held-out games
+    <run>/logs/train.jsonl      one line per dialogue; train-<rank>.jsonl for torchrun's further processes
+    <run>/logs/eval-<step>.jsonl      and eval-<step>-<rank>.jsonl: each process plays its share of the held-out games
 
 Nothing is written there before model, games and partner are known to be usable, and one run at a time writes there (see `runs`). Under
 torchrun rank 0 alone prints and saves.

@@ -32,6 +32,7 @@ from slim_rl.dialogue.measures import measures, tracked
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.files import write_atomically
+from slim_rl.runs import RunFolder
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +56,7 @@ def process_of(path: str, tokenizer: Any) -> Process:
     config = load_config(path)
     chat = Chat(tokenizer, config.policy.thinking)
     folder = Path(path).parent
-    log = folder / config.log.dir / f"verl-{started}-{socket.gethostname()}-{os.getpid()}.jsonl"
+    log = RunFolder(config, folder).logs / f"verl-{started}-{socket.gethostname()}-{os.getpid()}.jsonl"
     worker = RolloutWorker(config, chat)
     worker.keep_spend(folder)
     return Process(config, chat, worker, DialogueLog(log, tokens=config.log.tokens), folder)
