@@ -14,6 +14,7 @@ from slim_rl.config import parse_config
 from slim_rl.dialogue.games_file import GameRow, write_rows
 from slim_rl.dialogue.held_out import play_held_out
 from slim_rl.dialogue.log import DialogueLog, read_log
+from slim_rl.dialogue.record import StopReason
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import DataError
 from slim_rl.games.matching.generate import generate_games
@@ -34,6 +35,19 @@ def test_fewer_games_than_before_are_as_many_as_asked_for(tmp_path: Path) -> Non
     assert len(whole) == len(set(whole)) == 4
     assert played(log, ROWS[:2]) == whole[:2]
     assert len(list(read_log(log))) == 4
+
+
+def test_failed_dialogues_are_played_again(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    played(log, ROWS[:2])
+    first, second = read_log(log)
+    first.stop_reason, first.reward = StopReason.DEADLINE, None
+    log.unlink()
+    with DialogueLog(log) as writer:
+        writer.append(first)
+        writer.append(second)
+    assert played(log, ROWS[:2]) == [first.id, second.id]
+    assert [dialogue.failed for dialogue in read_log(log)] == [False, False] and log.read_bytes().count(b"\n") == 3
 
 
 def test_other_games_of_the_same_names_are_refused(tmp_path: Path) -> None:

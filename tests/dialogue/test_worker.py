@@ -73,6 +73,14 @@ def test_a_partner_is_logged_by_the_name_it_was_chosen_by(kind: str, logged: str
     assert broken.stop_reason is StopReason.BROKEN and broken.partner["kind"] == logged
 
 
+def test_dialogues_of_a_group_draw_apart_and_the_same_again() -> None:
+    by, row = worker("shy"), GameRow(GAME.id, 0, GAME.to_dict(), [])
+    specs = [by.spec(row, scope, number) for scope in ("0", "1") for number in (0, 1)]
+    assert len({spec.seed for spec in specs}) == len({spec.id for spec in specs}) == 4
+    assert [spec.group for spec in specs] == [f"{scope}/{row.name}" for scope in "0011"]
+    assert specs == [worker("shy").spec(row, scope, number) for scope in ("0", "1") for number in (0, 1)]
+
+
 def test_another_partner_than_the_runs_keeps_its_own_name() -> None:
     alone = RolloutWorker(parse_config({"partner": {"kind": "forthcoming"}}), None, partner=ShyPartner())
     assert played(alone).partner["kind"] == "shy"
