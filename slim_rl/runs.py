@@ -4,7 +4,7 @@ Invariants:
     A folder is a run's if it holds a slim_rl configuration, or nothing that a run would write. Its dialogue log is inside.
     One process at a time works in a folder: it locks it (of torchrun's processes, rank 0 does). The kernel releases the lock when it ends.
     Only files that a run writes are removed, from its own folder, once the new run is known to work.
-    A log of held-out games has the settings that it was played with next to it, and is refused to others (`claim_log`).
+    A log of held-out games has the settings that it was played with next to it, and is refused to others (`record_settings`).
 """
 
 from __future__ import annotations
@@ -81,9 +81,7 @@ class RunFolder:
             check_same(path / "config.yaml", self.config, fresh)
 
     @contextmanager
-    def working(
-        self, fresh: bool = False, prepare: Callable[[], object] | None = None, **others: Any
-    ) -> Iterator[None]:
+    def begin(self, fresh: bool = False, prepare: Callable[[], object] | None = None, **others: Any) -> Iterator[None]:
         """Locks the folder within the block, writes the configuration, and removes an earlier run's files if `fresh`.
 
         Args:
@@ -94,7 +92,7 @@ class RunFolder:
             SlimError: as `check`; or another process works on the run, or the disk refuses.
         """
         self.check(fresh)
-        with held(self.path, *self._use):
+        with lock_folder(self.path, *self._use):
             if fresh:
                 for path in (*(self.path / name for name in WRITTEN), *self.logs.glob("*.jsonl")):
                     shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
@@ -109,7 +107,7 @@ class RunFolder:
 
 
 @contextmanager
-def held(folder: Path, what: str, otherwise: str) -> Iterator[None]:
+def lock_folder(folder: Path, what: str, otherwise: str) -> Iterator[None]:
     """Locks a folder, and writes this process to its marker.
 
     Args:
@@ -171,7 +169,7 @@ def check_same(path: Path, config: Config, fresh: bool = False) -> None:
         )
 
 
-def claim_log(log: Path, config: Config, decides: Sequence[str], weights: str | None, otherwise: str) -> None:
+def record_settings(log: Path, config: Config, decides: Sequence[str], weights: str | None, otherwise: str) -> None:
     """Writes the settings that a log of held-out games is played with next to it (`log`.yaml).
 
     Args:

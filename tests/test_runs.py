@@ -26,7 +26,7 @@ def make_config(folder: Path, *overrides: str) -> Config:
 def started(config: Config, run: str = "") -> RunFolder:
     """A run that has written something of everything."""
     folder = RunFolder(config)
-    with folder.working():
+    with folder.begin():
         for name in ("checkpoints/checkpoint-2/COMPLETE", "model/config.json", "metrics.jsonl"):
             write_atomically(folder.path / name, "{}")
     for name in ("train.jsonl", "train-1.jsonl", "eval-000000.jsonl"):
@@ -59,7 +59,7 @@ def test_fresh_removes_what_the_run_wrote_and_nothing_else(tmp_path: Path) -> No
     of_two_processes = ("train-1.jsonl", "eval-000000.jsonl", "eval-000000-1.jsonl")
     for name in of_two_processes:
         write_atomically(folder.logs / name, "")
-    with RunFolder(make_config(tmp_path, "seed=5")).working(fresh=True):
+    with RunFolder(make_config(tmp_path, "seed=5")).begin(fresh=True):
         left = {path.name for path in folder.path.iterdir()}
     assert left == {MARKER, f"{MARKER}.lock", "config.yaml", "logs", "notes.md"}
     assert {path.name for path in folder.logs.iterdir()} == {"notes.md"}
@@ -74,7 +74,7 @@ def test_a_folder_of_somebody_elses_is_refused_and_left_as_it_is(name: str, tmp_
     for fresh in (False, True):
         with (
             pytest.raises(ConfigError, match="holds files but no configuration of a run"),
-            RunFolder(make_config(tmp_path)).working(fresh=fresh),
+            RunFolder(make_config(tmp_path)).begin(fresh=fresh),
         ):
             pass
     assert everything(tmp_path) == before
@@ -84,7 +84,7 @@ def test_a_run_inside_anothers_folder_stays(tmp_path: Path) -> None:
     inner = started(make_config(tmp_path, f"output_dir={tmp_path}/runs/a", "name=b"))
     before = everything(inner.path)
     started(make_config(tmp_path))
-    with RunFolder(make_config(tmp_path)).working(fresh=True):
+    with RunFolder(make_config(tmp_path)).begin(fresh=True):
         pass
     assert everything(inner.path) == before
 
@@ -134,7 +134,7 @@ def test_a_run_that_began_before_a_key_was_there_continues(key: str, others: lis
 def test_other_config_is_refused_before_any_change(tmp_path: Path) -> None:
     started(make_config(tmp_path))
     before = everything(tmp_path)
-    with pytest.raises(ConfigError, match="seed"), RunFolder(make_config(tmp_path, "seed=5")).working():
+    with pytest.raises(ConfigError, match="seed"), RunFolder(make_config(tmp_path, "seed=5")).begin():
         pass
     assert everything(tmp_path) == before
 
@@ -152,7 +152,7 @@ import sys, time
 from pathlib import Path
 from slim_rl.runs import RunFolder
 from tests.test_runs import make_config
-with RunFolder(make_config(Path(sys.argv[1]))).working():
+with RunFolder(make_config(Path(sys.argv[1]))).begin():
     print("working", flush=True)
     time.sleep(60)
 """
@@ -167,11 +167,11 @@ def test_second_process_is_refused_until_the_first_ends(tmp_path: Path) -> None:
         for fresh in (False, True):
             with (
                 pytest.raises(SlimError, match=rf"process {child.pid} on {platform.node()}; wait"),
-                RunFolder(make_config(tmp_path)).working(fresh),
+                RunFolder(make_config(tmp_path)).begin(fresh),
             ):
                 pass
         child.kill()
-    with RunFolder(make_config(tmp_path)).working():
+    with RunFolder(make_config(tmp_path)).begin():
         pass
 
 
@@ -193,7 +193,7 @@ def test_leftovers_of_killed_processes_are_removed(tmp_path: Path, dead: int) ->
     ]
     for path in (*gone, *stays):
         write_atomically(path / "weights" if "model" in path.name else path, "half")
-    with RunFolder(config).working():
+    with RunFolder(config).begin():
         assert [path for path in gone if path.exists()] == []
         assert [path for path in stays if not path.exists()] == []
 

@@ -60,7 +60,7 @@ def export(
         if not is_model_folder(scratch):
             raise SlimError(f"The conversion of {checkpoints[number]} left no model; nothing was exported.")
         made = provenance.read(RunFolder(config, run).logs)
-        card = model_card(config, step=trained, results=held_out(config, run, trained) | evaluated, made=made)
+        card = model_card(config, step=trained, results=own_evaluations(config, run, trained) | evaluated, made=made)
         (scratch / "README.md").write_text(card, encoding="utf-8")
     return checkpoints[number]
 
@@ -84,7 +84,7 @@ def convert(command: Sequence[str], environment: Mapping[str, str] | None = None
         raise SlimError(f"The checkpoint could not be converted (exit code {code}); the reason is above.")
 
 
-def held_out(config: Config, run: Path, steps: int) -> dict[str, list[Dialogue]]:
+def own_evaluations(config: Config, run: Path, steps: int) -> dict[str, list[Dialogue]]:
     """Reads the run's own held-out dialogues: "before training", and "after training" for the given number of steps."""
     log = RunFolder(config, run).logs / ("eval.jsonl" if config.train.backend == "slime" else "")
     played: dict[str, dict[str, Dialogue]] = {"before training": {}, "after training": {}}

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from slim_rl.commands.screen import working
+from slim_rl.commands.screen import show_status
 from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.evaluation import SCOPE, play_held_out
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.games_file import load_rows
-from slim_rl.dialogue.held_out import SCOPE, play_held_out
 from slim_rl.dialogue.measures import cannot_play
 from slim_rl.dialogue.players import Player
 from slim_rl.dialogue.record import Dialogue
@@ -32,7 +32,7 @@ from slim_rl.measured import measured, says
 from slim_rl.partners.openai_chat import ChatPolicy
 from slim_rl.policies import weights_digest
 from slim_rl.policies.engines import EngineChoice, ReadyPolicy, ready_policy
-from slim_rl.runs import claim_log, held
+from slim_rl.runs import lock_folder, record_settings
 from slim_rl.seeds import seed_of
 
 CHAT, SCRIPTED = "openai:", "scripted:"  # prefixes of the names of chat models and of scripted policies
@@ -129,7 +129,7 @@ def evaluate(
     if not games:
         raise ConfigError("The config has no held-out games. Set data.eval and data.num_eval.")
     results: dict[str, list[Dialogue]] = {}
-    with held(output, f"The evaluation in {output}", elsewhere):
+    with lock_folder(output, f"The evaluation in {output}", elsewhere):
         for policy in dict.fromkeys(
             cell.policy for cell in cells
         ):  # each model is loaded, and each server started, once
@@ -138,7 +138,7 @@ def evaluate(
                 for cell in own:
                     settings, log = configs[cell], output / f"{cell.name}.jsonl"
                     weights = None if cell.scripted or cell.chat_model else weights_digest(Path(cell.policy))
-                    claim_log(log, settings, _decides(settings, cell), weights, elsewhere)
+                    record_settings(log, settings, _decides(settings, cell), weights, elsewhere)
                     ready.reseed(seed_of(config.seed, SCOPE))
                     limits = settings.limits.within(context_tokens=(ready.context,))
                     worker = RolloutWorker(settings.changed(limits=limits), ready.chat, ready.policy)
@@ -187,7 +187,7 @@ def _ready(config: Config, cell: Cell, engine: EngineChoice, log: Path) -> Itera
         yield ReadyPolicy(player)
         return
     with ExitStack() as stack:
-        with working(f"loading {cell.policy}"):
+        with show_status(f"loading {cell.policy}"):
             ready = stack.enter_context(ready_policy(config, engine, log))
         yield ready
 

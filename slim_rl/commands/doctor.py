@@ -11,7 +11,7 @@ import typer
 
 from slim_rl.backends.doctor import EXAMINATIONS, Check, examine, verdict
 from slim_rl.commands.options import Backend, ConfigFile, Overrides, changes_of
-from slim_rl.commands.screen import printable, working
+from slim_rl.commands.screen import printable, show_status
 from slim_rl.config import Config, load_config
 from slim_rl.errors import ConfigError
 from slim_rl.lab.incentives import measure
@@ -27,7 +27,7 @@ ADVICE = (
 def command(config: ConfigFile, backend: Backend = None, overrides: Overrides = None) -> None:
     """Check a machine and a config before an expensive run."""
     settings = load_config(config, changes_of(overrides, backend))
-    with working("checking"):
+    with show_status("checking"):
         checks = examine(settings, {**EXAMINATIONS, ASKING: check_asking})
     for check in checks:
         typer.secho(check.status, fg=COLOURS[check.status], nl=False)

@@ -9,7 +9,7 @@ import typer
 
 from slim_rl.backends.export import export
 from slim_rl.commands.options import check_folder
-from slim_rl.commands.screen import working
+from slim_rl.commands.screen import show_status
 
 
 def command(
@@ -28,6 +28,6 @@ def command(
     `hf upload OWNER/NAME FOLDER` puts it on the hub.
     """
     check_folder(output)
-    with working(f"exporting {run}"):
+    with show_status(f"exporting {run}"):
         checkpoint = export(run, output, step, results or (), overwrite)
     typer.echo(f"{output}: from {checkpoint}")

@@ -47,7 +47,7 @@ def show_warnings_as_sentences() -> None:
     warnings.formatwarning = plain
 
 
-def working(activity: str) -> AbstractContextManager[object]:
+def show_status(activity: str) -> AbstractContextManager[object]:
     """Shows `activity` on a terminal's stderr while the block runs."""
     return Console(stderr=True).status(Text(f"{printable(activity)} ..."))
 

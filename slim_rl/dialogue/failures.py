@@ -69,9 +69,11 @@ class Failures:
         return f"{self.reasons.total()} of {self.count} dialogues failed ({self.failed_share:.0%}): {most}".rstrip(".")
 
 
-def nothing_measured(played: Mapping[str, Sequence[Dialogue]]) -> str:
+def nothing_measured(evaluations: Mapping[str, Sequence[Dialogue]]) -> str:
     """Returns a sentence that names the evaluations without any dialogue that did not fail; empty without such evaluations."""
-    lost = {name: Failures(those) for name, those in played.items() if those and all(each.failed for each in those)}
+    lost = {
+        name: Failures(those) for name, those in evaluations.items() if those and all(each.failed for each in those)
+    }
     causes = Failures.of_all(lost.values()).summary
     return (
         f"Nothing was measured in {', '.join(lost)}: {causes}. Fix the cause and run the same command again."
@@ -80,7 +82,7 @@ def nothing_measured(played: Mapping[str, Sequence[Dialogue]]) -> str:
     )
 
 
-def check_measured(played: Mapping[str, Sequence[Dialogue]]) -> None:
+def check_measured(evaluations: Mapping[str, Sequence[Dialogue]]) -> None:
     """Raises SlimError if every dialogue of an evaluation failed."""
-    if sentence := nothing_measured(played):
+    if sentence := nothing_measured(evaluations):
         raise SlimError(sentence)

@@ -19,8 +19,8 @@ from slim_rl.analysis.summary import reference_lines
 from slim_rl.commands.cells import Cell, cell_config, evaluate, intervention
 from slim_rl.config import parse_config
 from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.evaluation import play_held_out
 from slim_rl.dialogue.games_file import load_rows
-from slim_rl.dialogue.held_out import play_held_out
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError, SlimError
@@ -30,7 +30,7 @@ from slim_rl.games.matching.state import GameState
 from slim_rl.lab.interventions import INSTEAD, TRIES, NeverAsk
 from slim_rl.measured import measured
 from slim_rl.policies import weights_digest
-from slim_rl.runs import claim_log
+from slim_rl.runs import record_settings
 from tests.dialogue.players import Script
 from tests.fakes.disk import largest_file
 from tests.paths import ROOT
@@ -194,8 +194,8 @@ def test_tables_hold_every_cell_and_measure(config, chat, tmp_path) -> None:
 HOLD = """
 import sys, time
 from pathlib import Path
-from slim_rl.runs import held
-with held(Path(sys.argv[1]), "The evaluation", "name another folder"):
+from slim_rl.runs import lock_folder
+with lock_folder(Path(sys.argv[1]), "The evaluation", "name another folder"):
     print("working", flush=True)
     time.sleep(60)
 """
@@ -248,7 +248,7 @@ def test_games_of_earlier_weights_are_not_counted(config, tmp_path) -> None:
     log, folder = tmp_path / "cell.jsonl", tmp_path / "model"
 
     def claim(folder: Path) -> None:
-        claim_log(
+        record_settings(
             log, config.changed(policy={"model": str(folder)}), ["policy"], weights_digest(folder), "go elsewhere"
         )
 
@@ -280,16 +280,16 @@ def test_a_full_disk_is_one_sentence(slim_rl, monkeypatch, tmp_path, size: int) 
 def test_what_a_log_was_played_by_holds_no_password(config: Any, tmp_path: Path) -> None:
     config = config.changed(partner={"openai": {"base_url": "http://bob:s3cret@host/v1"}})
     log = tmp_path / "log.jsonl"
-    claim_log(log, config, ["partner"], None, "elsewhere")
+    record_settings(log, config, ["partner"], None, "elsewhere")
     log.touch()
-    claim_log(log, config, ["partner"], None, "elsewhere")
+    record_settings(log, config, ["partner"], None, "elsewhere")
     assert (
         "http://***@host/v1" in log.with_suffix(".yaml").read_text()
         and "s3cret" not in log.with_suffix(".yaml").read_text()
     )
     other = config.changed(partner={"openai": {"base_url": "http://bob:s3cret@other/v1"}})
     with pytest.raises(ConfigError, match="base_url"):
-        claim_log(log, other, ["partner"], None, "elsewhere")
+        record_settings(log, other, ["partner"], None, "elsewhere")
 
 
 def test_what_is_named_twice_is_played_once(slim_rl, monkeypatch, tmp_path) -> None:

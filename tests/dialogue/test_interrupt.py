@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import pytest
 
 from slim_rl.config import parse_config
+from slim_rl.dialogue.evaluation import play_held_out
 from slim_rl.dialogue.games_file import GameRow
-from slim_rl.dialogue.held_out import play_held_out
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.players import Partner
 from slim_rl.dialogue.record import Turn

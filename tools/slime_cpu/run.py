@@ -23,7 +23,7 @@ from pathlib import Path
 
 from slim_rl.backends import Result, say
 from slim_rl.backends.checkpoints import last_whole, locate_model, numbered
-from slim_rl.backends.export import export, held_out, read_run
+from slim_rl.backends.export import export, own_evaluations, read_run
 from slim_rl.backends.slime.flags import parse_flags, words
 from slim_rl.backends.slime.launch import SCRIPT
 from slim_rl.config import Config, load_config
@@ -73,7 +73,7 @@ def launch(arguments: Sequence[str]) -> Result:
             train(options.config, config, changes, slime_flags, folder)
     export(folder, folder / "model", overwrite=True)
     config = read_run(folder)
-    played = held_out(config, folder, config.train.steps)
+    played = own_evaluations(config, folder, config.train.steps)
     return Result(folder, folder / "logs", played.get("before training", []), played.get("after training", []))
 
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from slim_rl.backends import say
 from slim_rl.errors import Diverged, RunStopped, SlimError
-from slim_rl.runs import held
+from slim_rl.runs import lock_folder
 
 # Megatron's messages, before it applies a gradient (`check_for_nan_in_loss_and_grad`, which slime leaves on)
 _NOT_FINITE = ("found NaN in local grad norm", "found Inf in local grad norm")
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     folder = Path(args.custom_config_path).parent
     try:
-        with held(folder, f"The run '{folder.name}' in {folder}", "give this one another SAVE_DIR"):
+        with lock_folder(folder, f"The run '{folder.name}' in {folder}", "give this one another SAVE_DIR"):
             return train(module, args)
     except SlimError as error:  # another job works in the folder
         say(str(error))

@@ -115,7 +115,7 @@ def print_flags(request: Request) -> list[str]:
     if trained and not {"--ckpt-step", "--start-rollout-id"} & user_flags.keys():
         say(is_trained(config, folder))
         return []
-    with RunFolder(config, folder).working(prepare=partial(ensure_games, config), **_plugins(request.path)):
+    with RunFolder(config, folder).begin(prepare=partial(ensure_games, config), **_plugins(request.path)):
         return flags  # the job then locks the folder itself
 
 

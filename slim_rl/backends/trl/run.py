@@ -41,9 +41,9 @@ from slim_rl.backends.trl.rollouts import Rollouts
 from slim_rl.backends.trl.trainer import make_trainer
 from slim_rl.config import Config
 from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.evaluation import SCOPE, play_held_out
 from slim_rl.dialogue.failures import nothing_measured
 from slim_rl.dialogue.games_file import GameRow, load_rows
-from slim_rl.dialogue.held_out import SCOPE, play_held_out
 from slim_rl.dialogue.log import DialogueLog, read_log
 from slim_rl.dialogue.measures import cannot_play
 from slim_rl.dialogue.record import Dialogue
@@ -90,7 +90,7 @@ def train(config: Config, fresh: bool = False) -> Result:
     with asyncio.Runner() as runner, ExitStack() as stack:
         with arguments.main_process_first(local=False):
             if rank == 0:
-                stack.enter_context(folder.working(fresh))
+                stack.enter_context(folder.begin(fresh))
             worker.keep_spend(folder.path)
         return Run(config, folder, worker, policy, chat, rows, held_out, rank, runner.run).play_and_train()
 

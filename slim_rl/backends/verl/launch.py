@@ -74,7 +74,7 @@ def start(request: Request) -> None:
     if step is not None and step >= composed.trainer.total_training_steps and composed.trainer.resume_mode == "auto":
         say(is_trained(config, folder))
         return
-    with RunFolder(config, folder).working(prepare=partial(write_data, config, folder)):
+    with RunFolder(config, folder).begin(prepare=partial(write_data, config, folder)):
         (folder / STOP_MARK).unlink(missing_ok=True)
         _write(composed, folder / f"{FILE}.yaml")
         # Ray's workers import a user's game from there, and no module of another's: PYTHONPATH would come before Python's own.

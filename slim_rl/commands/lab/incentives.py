@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from slim_rl.commands.options import ConfigFile, Overrides
-from slim_rl.commands.screen import working
+from slim_rl.commands.screen import show_status
 from slim_rl.config import load_config
 from slim_rl.errors import ConfigError
 from slim_rl.formats import count
@@ -31,7 +31,7 @@ def command(
     counts = sorted({int(word) if word.strip().isdecimal() else 0 for word in questions.split(",")})
     if counts[0] < 1:
         raise ConfigError(f"--questions {questions} is not a list of positive numbers. Write, for example, 1,2,4.")
-    with working(f"playing {num_games} games per player"):
+    with show_status(f"playing {num_games} games per player"):
         incentives = measure(settings, num_games, counts, live=live)
     console = Console()
     games = count(num_games, "game")

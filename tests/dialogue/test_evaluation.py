@@ -11,8 +11,8 @@ import pytest
 
 from slim_rl.backends.ready import check_games
 from slim_rl.config import parse_config
+from slim_rl.dialogue.evaluation import play_held_out
 from slim_rl.dialogue.games_file import GameRow, write_rows
-from slim_rl.dialogue.held_out import play_held_out
 from slim_rl.dialogue.log import DialogueLog, read_log
 from slim_rl.dialogue.record import StopReason
 from slim_rl.dialogue.worker import RolloutWorker
