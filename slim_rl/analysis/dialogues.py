@@ -20,10 +20,17 @@ from slim_rl.analysis.load import Log, read_dialogue
 from slim_rl.dialogue.log import of_line
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.environment import game_of
+from slim_rl.errors import DataError
 from slim_rl.formats import count, known, plain, words
 from slim_rl.measured import measured
 
 STEP_STRATA = 10
+CHIPS = (
+    "Numbers of a turn are shares of the game's best score. State value: expected score of the best plan before the turn, given what the policy "
+    "knows; above 1 if it expects more than the best plan scores. Question value: how the answer changed that expectation; a low score lowers it, "
+    "however good the question. Gain: how the answer changed the true score of that plan. Regret: expected value of the best question minus that "
+    "of this one; 0 if none is better. Forced: written by an intervention, and not counted as the policy's."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +75,21 @@ def collect(log: Log, size: int, seed: int = 0, tokenizer: Path | None = None) -
     Args:
         seed: seed of the sample.
         tokenizer: model folder, to show logged token ids as text; None: the policy's.
+
+    Raises DataError if `tokenizer` has no tokenizer.json.
     """
+    if tokenizer is not None and not (tokenizer / "tokenizer.json").is_file():
+        raise DataError(
+            f"--tokenizer {tokenizer} has no tokenizer.json. Name the folder of the model whose tokens are in the log."
+        )
     games: dict[tuple[str, int], Game] = {}
     for row in choose(log.frame, size, seed).sort_values(["step", "arm", "run"], kind="stable").itertuples():
         dialogue = of_line(read_dialogue(log, row))
         board = measured(game_of(dialogue.environment)).viewer_board(dialogue.game_state, dialogue.seat)
         game = games.setdefault((str(row.cluster), dialogue.seat), Game(board))
         game.dialogues.append(Shown(_title(row), row, dialogue, list(_pieces(dialogue, str(tokenizer or "")))))
-        game.asked |= {tuple(pair) for turn in dialogue.turns if turn.role == "policy" for pair in turn.pairs or ()}
+        asking = [turn for turn in dialogue.turns if turn.role == "policy" and not turn.forced]
+        game.asked |= {tuple(pair) for turn in asking for pair in turn.pairs or ()}
     return sorted(games.values(), key=_interest, reverse=True)
 
 
@@ -87,11 +101,14 @@ def _interest(game: Game) -> tuple[int, float]:
 def _title(row: Any) -> str:
     step = f" step {row.step:.0f}" if known(row.step) else ""
     questions = f", {count(int(row.questions), 'question')}" if known(row.questions) else ""
+    questions += f" and {row.questions_forced:.0f} forced" if row.questions_forced > 0 else ""
     return f"{words(row.arm)}, {row.phase}{step}: reward {plain(row.reward)}{questions}, {words(row.stop_reason)}"
 
 
 def notes(turn: Turn) -> Iterator[str]:
-    """Yields what the annotator says of a turn."""
+    """Yields what the log says of a turn."""
+    if turn.forced:
+        yield "forced"
     yield from turn.questions or ()
     if turn.answered is not None:
         yield "answered" if turn.answered else "not answered"

@@ -33,11 +33,10 @@ BOARDS = 1000  # maximum number of games per reference line
 Games = Sequence[tuple[Any, int]]
 
 
-def summarise(frame: pd.DataFrame, seed: int = 0, kinds: Mapping[str, str] | None = None) -> dict[str, Any]:
+def summarise(frame: pd.DataFrame, kinds: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Returns all numbers from a frame of `load`, except those of its games' references (`references`).
 
     Args:
-        seed: seed of the permutation tests.
         kinds: title of each kind of question in the frame; None: the frame counts no kinds.
     """
     kinds = kinds or {}
@@ -46,10 +45,10 @@ def summarise(frame: pd.DataFrame, seed: int = 0, kinds: Mapping[str, str] | Non
     names = [m.name for m in shown_in("report") if m.name in frame and _is_shown(frame, m.name)]
     arms = [str(arm) for arm in frame["arm"].cat.categories]
     in_training = {arm: steps[(steps["arm"] == arm) & ~steps["failed"]] for arm in arms}
-    of_arm = {arm: played[played["arm"] == arm] for arm in arms}
+    unforced = played[~(played["questions_forced"] > 0)]
+    of_arm = {arm: unforced[unforced["arm"] == arm] for arm in arms}
     by_condition = by_arm(held_out(frame), names)
     return {
-        "seed": seed,
         "many": MANY,
         "counts": {
             "dialogues": len(frame),
@@ -67,12 +66,12 @@ def summarise(frame: pd.DataFrame, seed: int = 0, kinds: Mapping[str, str] | Non
         "runs": [_run(arm, run, rows) for (arm, run), rows in frame.groupby(["arm", "run"], observed=True)],
         "reward_by_questions": {arm: _by_count(rows, "questions") for arm, rows in of_arm.items()},
         "reward_by_pairs": {arm: _by_count(rows, "informative_pairs") for arm, rows in of_arm.items()},
-        "correlations": list(_correlations(played)),
+        "correlations": list(_correlations(unforced)),
         "held_out": by_condition,
         "checkpoints": list(_checkpoints(played[played["phase"] != TRAIN], names)),
         "verdict": list(verdicts(by_condition)),
         "partner_faults": list(_partner_faults(frame)),
-        "compared": compare(cells_of(frame), seed),
+        "compared": compare(cells_of(frame)),
     }
 
 

@@ -71,10 +71,12 @@ def turn_texts(dialogue: Dialogue) -> Iterator[Text]:
         if turn.thought:
             yield Text(printable(f"{turn.role} thinks: {turn.thought}"), "dim italic")
         line = Text(printable(f"{turn.role}> {turn.text}"), "green" if turn.role == "policy" else "cyan")
+        marks = [*(["forced"] if turn.forced else []), *(turn.questions or ())]
         if turn.questions:
-            value = "" if turn.question_value is None else f", question value {turn.question_value:+.3f}"
-            informative = ", informative" if turn.informative else ""
-            line.append(printable(f"   ({', '.join(turn.questions)}{informative}{value})"), "dim")
+            marks += ["informative"] if turn.informative else []
+            marks += [] if turn.question_value is None else [f"question value {turn.question_value:+.3f}"]
+        if marks:
+            line.append(printable(f"   ({', '.join(marks)})"), "dim")
         yield line
         if turn.error:
             yield Text(f"  refused: {printable(turn.error)}", "red")

@@ -5,6 +5,7 @@ Invariants:
     A new measure is one entry of that table.
 
 Measures count the annotations of the policy's turns (see `record.Turn`) and add none. A turn without annotations asks nothing.
+A forced turn is not the policy's: it is counted apart (`questions_forced`), and in no other measure of what the policy does.
 `questions` seek information; `questions_any` are of any kind. Each kind that the game names (`Instrument.question_kinds`)
 is counted as `questions/<kind>`.
 """
@@ -36,16 +37,18 @@ class Played:
     """Dialogue that measures are computed from. `played["words"]` is another measure of it, computed once.
 
     Attributes:
-        policy_turns: the policy's turns.
+        seat_turns: turns in the policy's seat, those forced on it included.
+        policy_turns: the policy's turns, without those forced on it.
         valid: the policy's turns that the game accepted.
         asking: the policy's turns that ask anything.
     """
 
-    __slots__ = ("_known", "asking", "dialogue", "policy_turns", "valid")
+    __slots__ = ("_known", "asking", "dialogue", "policy_turns", "seat_turns", "valid")
 
     def __init__(self, dialogue: Dialogue) -> None:
         self.dialogue = dialogue
-        self.policy_turns = [turn for turn in dialogue.turns if turn.role == "policy"]
+        self.seat_turns = [turn for turn in dialogue.turns if turn.role == "policy"]
+        self.policy_turns = [turn for turn in self.seat_turns if not turn.forced]
         self.valid = [turn for turn in self.policy_turns if turn.action is not None and turn.error is None]
         self.asking = [turn for turn in self.policy_turns if turn.questions]
         self._known: dict[str, float] = {}
@@ -134,8 +137,8 @@ def _redundant(played: Played) -> float:
 
 def _agreed(played: Played) -> float:
     dialogue = played.dialogue
-    proposals = dialogue.annotator_version is None or any(turn.proposes is not None for turn in played.policy_turns)
-    return float(dialogue.stop_reason is StopReason.AGREED) if proposals or not played.policy_turns else NAN
+    proposals = dialogue.annotator_version is None or any(turn.proposes is not None for turn in played.seat_turns)
+    return float(dialogue.stop_reason is StopReason.AGREED) if proposals or not played.seat_turns else NAN
 
 
 def _unread(played: Played) -> list[bool | None]:
@@ -187,7 +190,7 @@ _TABLE = (
             short="redundant pairs"),
     # Before its first turn
     Measure("unknown", "unknown pairs before the first turn",
-            lambda d: next((float(t.unknown) for t in d.policy_turns if t.unknown is not None), NAN), "pairs"),
+            lambda d: next((float(t.unknown) for t in d.seat_turns if t.unknown is not None), NAN), "pairs"),
     Measure("questions_per_message", "information-seeking questions per message",
             lambda d: _share(d["questions"], d["messages"]), "questions", needs="seeking"),
     Measure("questions_per_100_words", "information-seeking questions per 100 words",
@@ -200,12 +203,14 @@ _TABLE = (
             "questions", shown=("tracker", "report"), needs="questions"),
     # New to the policy, and received in reply to a message that does not count as a question about them
     Measure("pairs_volunteered", "pairs volunteered per game",
-            lambda d: sum(len(t.volunteered or ()) for t in d.policy_turns),
+            lambda d: sum(len(t.volunteered or ()) for t in d.seat_turns),
             "pairs", shown=("tracker", "report"), short="pairs volunteered", needs="volunteered"),
     # Injected by an evaluation
     Measure("questions_forced", "forced questions per game",
-            lambda d: sum(t.forced and t.seeking is True for t in d.policy_turns),
+            lambda d: sum(t.forced and t.seeking is True for t in d.seat_turns),
             "questions", shown=("tracker", "report"), short="forced questions", needs="seeking"),
+    Measure("informative_forced", "informative pairs of forced questions per game",
+            lambda d: sum(len(t.informative or ()) for t in d.seat_turns if t.forced), "pairs", shown=(), needs="informative"),
     # Times that a pair was asked about again
     Measure("repeats", "pairs asked about again, per game", lambda d: sum(map(len, _asked(d))) - d["pairs_asked"],
             "pairs", "down", ("tracker", "report"), needs="pairs"),
@@ -220,7 +225,7 @@ _TABLE = (
             "%", "down", ("report", "experiment table"), bounded=True, short="messages not read"),
     # Given its knowledge in the end
     Measure("best_known", "reward of the best known plan",
-            lambda d: next((t.best_known for t in reversed(d.policy_turns) if t.best_known is not None), NAN),
+            lambda d: next((t.best_known for t in reversed(d.seat_turns) if t.best_known is not None), NAN),
             "of the best score", "up", ("report", "experiment table"), bounded=True, short="best known plan"),
     Measure("gain", "true gain of the best plan per game",
             lambda d: sum((t.gain or 0.0 for t in d.asking), 0.0), "of the best score", "up", signed=True, needs=_VALUED),
@@ -231,7 +236,7 @@ _TABLE = (
     Measure("proposals", "valid proposals per game", lambda d: sum(t.proposes is True for t in d.valid), shown=()),
     Measure("messages", "policy messages per game",
             lambda d: sum((t.action or {}).get("kind") == "message" for t in d.valid), "messages"),
-    # In all of the policy's turns; a tag is no word
+    # A tag is no word
     Measure("words", "policy words per game",
             lambda d: sum(len(t.text.split()) - t.text.lstrip().startswith("[") for t in d.policy_turns), "words"),
     Measure("turns", "turns per game, both seats", lambda d: len(d.dialogue.turns), "turns"),

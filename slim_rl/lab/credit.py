@@ -118,7 +118,7 @@ class TurnCredit(Priced):
         """Returns the rewards of the policy's turns in a dialogue of this reward."""
         price = self.price_of(dialogue.game_id) if self._charged else 0.0
         policy_turns = [turn for turn in dialogue.turns if turn.role == "policy"]
-        costs = [price if turn.questions and turn.seeking else 0.0 for turn in policy_turns]
+        costs = [price if turn.questions and turn.seeking and not turn.forced else 0.0 for turn in policy_turns]
         rewards = shaped(reward, self.values(dialogue), costs)
         decays = [self.decay if turn.error is None else 1.0 for turn in policy_turns]
         if not self.expected:

@@ -69,7 +69,7 @@ class AskFirst(Intervention):
     async def act(self, view: View) -> Turn:
         """See `dialogue.players.Partner`."""
         if self._left:
-            return Turn(self._left.pop(0))
+            return Turn(self._left.pop(0), forced=True)
         turn: Turn = await self.policy.act(view)
         return turn
 
@@ -112,4 +112,4 @@ class NeverAsk(Intervention):
             usage += turn.usage or Usage()
             if not self.asks(turn.text):
                 return replace(turn, usage=usage)
-        return Turn(self.instead, usage=usage)
+        return Turn(self.instead, usage=usage, forced=True)

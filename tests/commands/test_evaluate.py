@@ -96,7 +96,7 @@ def test_forced_questions_are_informative_and_come_first(config, chat, tmp_path)
         worth = sum(
             b and not a for x, y in zip(state.mask1, state.mask2, strict=True) for a, b in zip(x, y, strict=True)
         )
-        assert row.informative_pairs == min(2, worth)
+        assert (row.questions, row.informative_pairs, row.informative_forced) == (0, 0, min(2, worth))
         assert dialogue.policy["intervention"].startswith("forced")
 
 

@@ -8,8 +8,12 @@ from dataclasses import replace
 
 import pytest
 
+from slim_rl.analysis.dialogues import notes
+from slim_rl.commands.screen import turn_texts
+from slim_rl.config import Config
 from slim_rl.dialogue.measures import batch_metrics, cannot_play, measures
 from slim_rl.dialogue.record import Dialogue, StopReason, Usage
+from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.games.matching.questions import annotate
 from tests.dialogue.made import MakeDialogue
 
@@ -74,6 +78,26 @@ def test_policy_that_cannot_play_is_named(make_dialogue: MakeDialogue) -> None:
     assert cannot_play([fails, fails, plays]).startswith(
         "the policy cannot play this game: 2 of 3 games ended without a result (2 policy_errors, games agreed 33%). Set the game, "
     )
+
+
+def test_forced_questions_are_counted_apart_and_cost_nothing(make_dialogue: MakeDialogue) -> None:
+    dialogue = make_dialogue(*ASKS)
+    dialogue.turns[0].forced = dialogue.turns[2].forced = True
+    annotate(dialogue)
+    row = measures(dialogue)
+    counts = {"questions": 1, "questions_any": 1, "questions/pair": 1, "pairs_asked": 1, "informative_pairs": 0}
+    counts |= {"questions_forced": 2, "informative_forced": 2, "messages": 1, "question_value": 0.0, "agreed": 1.0}
+    assert {name: row[name] for name in counts} == counts
+    config = Config().changed(train={"reward": "price", "reward_args": {"price": 0.1}})
+    assert make_training_reward(config).reward(dialogue) == pytest.approx(0.9)
+    charged, free = (
+        make_training_reward(config.changed(train={"reward": "turn_credit", "reward_args": {"price": price}}))
+        for price in (0.1, 0.0)
+    )
+    costs = zip(charged.turns(dialogue, 0.9).turns, free.turns(dialogue, 0.9).turns, strict=True)  # type: ignore[attr-defined]
+    assert [round(one - other, 6) for one, other in costs] == [0, 0, -0.1, 0.1]
+    assert "forced, pair, informative" in "".join(map(str, turn_texts(dialogue)))
+    assert next(notes(dialogue.turns[0])) == "forced"
 
 
 def test_which_pairs_were_asked_about(make_dialogue: MakeDialogue) -> None:

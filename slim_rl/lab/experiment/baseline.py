@@ -2,7 +2,7 @@
 
 Forcing yields more questions without training; the gain of training is the distance of its dots from the line.
 
-Every point is a mean over held-out games. `Points` are JSON-able:
+Every point is a mean over held-out games; its questions and informative pairs include the forced ones. `Points` are JSON-able:
     forced     one per number of forced questions
     initial    initial policy in free play; empty if it was not played
     trained    arm -> one per run
@@ -20,7 +20,8 @@ from matplotlib.figure import Figure
 
 from slim_rl.analysis.arms import TRAIN
 from slim_rl.analysis.figures import INK, SOFT, colours, short
-from slim_rl.analysis.held_out import completed, ends, runs_trained
+from slim_rl.analysis.held_out import COMPARED, completed, ends, runs_trained
+from slim_rl.dialogue.measures import MEASURES
 from slim_rl.lab.experiment.plays import HELD_OUT, Plays
 
 CAPTION = (
@@ -29,6 +30,8 @@ CAPTION = (
 )
 Points = dict[str, Any]
 _NUMBERS = ["questions", "informative_pairs", "reward"]
+_FORCED = {"questions": "questions_forced", "informative_pairs": "informative_forced"}
+COMPARED["informative_forced"] = MEASURES["informative_forced"]
 
 
 def of_plays(plays: Plays) -> Points:
@@ -54,6 +57,8 @@ def of_frame(frame: pd.DataFrame) -> Points:
 
 
 def _points(forced: pd.DataFrame, cell: str, initial: pd.DataFrame, after: pd.DataFrame) -> Points:
+    if "informative_forced" in forced:  # the values of earlier pages count forced questions among the policy's
+        forced = forced.assign(**{name: forced[name] + forced[of] for name, of in _FORCED.items()})
     means = {str(arm): rows.groupby("run")[_NUMBERS].mean() for arm, rows in after.groupby("arm")}
     return {
         "forced": forced.groupby(cell)[_NUMBERS].mean().sort_values("questions").to_dict(orient="records"),
