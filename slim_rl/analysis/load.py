@@ -161,10 +161,14 @@ def row_of(dialogue: Dialogue, run: str = "") -> dict[str, Any]:
 
 
 def read_dialogue(log: Log, row: Any) -> dict[str, Any]:
-    """Returns the log line behind a row of `log.frame` (by `file` and `offset`)."""
-    with log.files[int(row.file)].path.open("rb") as stream:
-        stream.seek(int(row.offset))
-        data: dict[str, Any] = orjson.loads(stream.readline())
+    """Returns the log line behind a row of `log.frame` (by `file` and `offset`). Raises DataError if the file has changed."""
+    path = log.files[int(row.file)].path
+    try:
+        with path.open("rb") as stream:
+            stream.seek(int(row.offset))
+            data: dict[str, Any] = orjson.loads(stream.readline())
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} changed while it was read ({error}). Run the same command again.") from error
     return current_line(data)
 
 

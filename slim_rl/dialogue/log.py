@@ -143,7 +143,7 @@ def of_line(data: dict[str, Any]) -> Dialogue:
 
 
 def log_files(*paths: str | Path) -> list[Path]:
-    """Returns the files themselves and every *.jsonl below the folders, each once.
+    """Returns the files themselves and every *.jsonl below the folders, each once; hidden files and folders are left out.
 
     Raises DataError if a path does not exist, or if there is no file.
     """
@@ -154,7 +154,8 @@ def log_files(*paths: str | Path) -> list[Path]:
                 f"There is no dialogue log {path}; give a *.jsonl file, or the folder that a run wrote it to."
             )
         for file in sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]:
-            if file.is_file() or file == path:  # neither a broken link nor a folder of that name
+            hidden = any(part.startswith(".") for part in file.relative_to(path).parts)  # an editor's copies, the trash
+            if (file.is_file() and not hidden) or file == path:  # neither a broken link nor a folder of that name
                 files.setdefault(file.resolve(), file)
     if not files:
         where = ", ".join(map(str, paths))
