@@ -48,7 +48,7 @@ def analyze(
     """Reads all dialogue logs at or below `log_dirs`; writes report.html, summary.json and the figures to `output_dir`.
 
     Args:
-        seed: seed of the permutation tests and of the sample of dialogues in the report.
+        seed: seed of the sample of dialogues in the report, and of the games of reference lines.
         max_dialogues: maximum number of dialogues to read on the page; figures and tables use all.
         references: DialOp's file of human games, for a reference line; None: no such line.
         tokenizer: model folder, to show logged token ids as text; None: the policy's, if it is found.
@@ -77,7 +77,8 @@ def analyze(
         "files": [{**asdict(file), "path": str(file.path)} for file in log.files],
         "warnings": log.warnings,
         "provenance": log.provenance,
-        **numbers.summarise(log.frame, seed, log.kinds),
+        "seed": seed,
+        **numbers.summarise(log.frame, log.kinds),
         **{name: entry for section in added for name, entry in section.numbers.items()},
         **numbers.references(log, seed, references),
         "sampled": min(max_dialogues, len(log.frame)),

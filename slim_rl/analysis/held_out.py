@@ -28,7 +28,6 @@ from slim_rl.dialogue.measures import Measure, shown_in
 KEYS = ["condition", "arm", "run", "when", "game"]
 COMPARED: dict[str, Measure] = {}  # further measures, registered by the modules that compute them
 EMPTY = pd.DataFrame()
-FLIPS = 1999  # sign flips per p value; few, since there may be many pairs
 
 
 def comparable() -> dict[str, Measure]:
@@ -185,7 +184,7 @@ def cells_of(frame: pd.DataFrame) -> list[PlayedCell]:
     return cells
 
 
-def compare(cells: Sequence[PlayedCell], seed: int = 0) -> list[dict[str, Any]]:
+def compare(cells: Sequence[PlayedCell]) -> list[dict[str, Any]]:
     """Returns one row per pair of policies that share at least two games: the later minus the earlier.
 
     Pairs of policies in free play come first.
@@ -193,13 +192,13 @@ def compare(cells: Sequence[PlayedCell], seed: int = 0) -> list[dict[str, Any]]:
     pairs = [(a, b) for a, b in combinations(cells, 2) if a.differs(b) < 2 and (a is cells[0] or not a.trained)]
     pairs.sort(key=lambda pair: (pair[0].policy == pair[1].policy, pair[0].mode != "free"))
     return [
-        {"first": a.name, "second": b.name, "games": games, "measures": dict(_differences(a, b, seed))}
+        {"first": a.name, "second": b.name, "games": games, "measures": dict(_differences(a, b))}
         for a, b in pairs
         if (games := len(set(a.games.index) & set(b.games.index))) > 1
     ]
 
 
-def _differences(a: PlayedCell, b: PlayedCell, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def _differences(a: PlayedCell, b: PlayedCell) -> Iterator[tuple[str, dict[str, Any]]]:
     several = min(cell.games["run"].nunique() for cell in (a, b)) > 1
     for measure in shown_in("first screen"):
         if several:
@@ -208,6 +207,6 @@ def _differences(a: PlayedCell, b: PlayedCell, seed: int) -> Iterator[tuple[str,
             before, after = st.arm_mean(one).value, st.arm_mean(two).value
         else:
             one, two = (cell.games[measure.name].astype(float) for cell in (a, b))
-            test = st.paired_comparison(one, two, seed=seed, resamples=FLIPS, bounded=measure.bounded)
+            test = st.paired_comparison(one, two, measure.bounded)
             before, after, moved = test.before, test.after, test.difference
         yield measure.name, {"before": before, "after": after, **asdict(moved)}

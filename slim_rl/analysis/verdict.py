@@ -1,7 +1,7 @@
 """Verdict in three sentences, for terminal and report: whether it learned to ask, whether reward rose, and the evidence.
 
 The verdict uses held-out games played both before and after training, paired by game. "Rose" and "fell" are used only if the 95%
-interval excludes zero: over seeds and games if there are several runs, else over games.
+interval excludes zero, and the printed p is of the same test: over seeds and games if there are several runs, else over games.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from slim_rl.formats import NOT_MEASURED, count, interval, known, p_value, plain, words
+from slim_rl.statistics.estimate import LEVEL
 
 Change = Mapping[str, Any]
 TOO_FEW = "Too few games to tell whether it learned to ask: fewer than two were played both before and after."
@@ -42,7 +43,9 @@ def sentences(questions: Change, reward: Change) -> list[str]:
 
 
 def direction(change: Change) -> int:
-    """Returns 1 for a rise, -1 for a fall, 0 if the interval includes zero."""
+    """Returns 1 for a rise, -1 for a fall, 0 if the interval includes zero, or as few equal games show nothing."""
+    if known(change["p"]) and change["p"] >= 1 - LEVEL:
+        return 0
     return 1 if change["low"] > 0 else -1 if change["high"] < 0 else 0
 
 

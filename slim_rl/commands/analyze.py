@@ -20,7 +20,9 @@ def command(
     output: Annotated[
         Path, typer.Option("--output", "--output-dir", help="folder for figures, summary.json and report.html")
     ] = Path("plots"),
-    seed: Annotated[int, typer.Option(min=0, help="seed of the permutation tests and of the dialogues shown")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="seed of the dialogues shown, and of the games of reference lines")
+    ] = 0,
     max_dialogues: Annotated[
         int,
         typer.Option(min=0, help="maximum number of dialogues to read in the report; figures and tables use all"),

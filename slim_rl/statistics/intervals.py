@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from slim_rl.statistics.estimate import BOTH, FEW, GAMES, LEVEL, SEEDS, Estimate, Floats, Over
-from slim_rl.statistics.significance import permute
+from slim_rl.statistics.significance import least_p, permute
 
 _ROUNDING = 1e-12  # relative to the largest number: smaller differences are rounding errors of equal sums
 
@@ -67,7 +67,7 @@ def contrast(
         note = "all runs and games are equal"
         df = games - 1 if over == GAMES else np.inf
         value = value if abs(value) > exact else 0.0
-        p = 1.0 if value == 0 else np.nan if over == GAMES else permute(means, weights).p
+        p = 1.0 if value == 0 else least_p([games]) if over == GAMES else permute(means, weights).p
         return Estimate(value, value, value, n, games, p, note, over, 0.0, df)
     df = float(variance**2 / sum(part**2 / freedom for part, freedom in parts))
     se = float(np.sqrt(variance))
@@ -145,9 +145,7 @@ class PairedComparison:
     difference: Estimate
 
 
-def paired_comparison(
-    before: pd.Series, after: pd.Series, seed: int = 0, resamples: int = 9999, bounded: bool = False
-) -> PairedComparison:
+def paired_comparison(before: pd.Series, after: pd.Series, bounded: bool = False) -> PairedComparison:
     """Returns how two checkpoints, or two policies, differ on the games both played.
 
     Args:
@@ -155,17 +153,13 @@ def paired_comparison(
             side played are left out.
         bounded: whether all values lie in [0, 1]; the interval is then cut at -1 and 1.
 
-    The interval of the mean difference is Student's over games. p is from the sign-flip permutation test, exact if 2^games is
-    at most `resamples`, else sampled. With fewer than two common games everything except the means is NaN.
+    Interval and p of the mean difference are Student's over games. With fewer than two common games they are NaN.
     """
     a, b = (s.dropna().groupby(level=0).mean() for s in (before, after))
     both = pd.concat([a, b], axis=1, join="inner").to_numpy(float)
-    both = both[np.lexsort(both.T)]  # the sampled flips must not depend on the games' names
-    d = both[:, 1] - both[:, 0]
-    estimate = contrast([pd.DataFrame([d])], [1.0], 1.0 if bounded else np.inf, GAMES)
-    n = int(before.notna().sum() + after.notna().sum())
-    estimate = replace(estimate, n=n, p=permute([d], [1.0], resamples, seed).p)
-    first, last = both.mean(axis=0) if len(d) else (np.nan, np.nan)
+    estimate = contrast([pd.DataFrame([both[:, 1] - both[:, 0]])], [1.0], 1.0 if bounded else np.inf, GAMES)
+    estimate = replace(estimate, n=int(before.notna().sum() + after.notna().sum()))
+    first, last = both.mean(axis=0) if len(both) else (np.nan, np.nan)
     return PairedComparison(float(first), float(last), estimate)
 
 

@@ -24,6 +24,7 @@ from slim_rl.analysis.tables import on_screen
 from slim_rl.analysis.verdict import TOO_FEW, by_how_much, on_pair, sentences
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.formats import p_value
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.questions import annotate
 from slim_rl.measured import measured
@@ -171,6 +172,17 @@ def test_one_run_is_compared_on_games_played_both_times() -> None:
     games = pd.DataFrame(rows, columns=["when", "game", "reward"]).assign(condition="shy", arm="shy", run="a")
     row = change(games, "shy", "reward", "shy")
     assert (row["before"], row["after"], row["value"], row["clusters"]) == pytest.approx((0.3, 0.4, 0.1, 2))
+
+
+def test_rare_large_changes_have_one_verdict() -> None:
+    """Skewed changes, of which signs flipped at random would give another p than the interval."""
+    changes = [0.0] * 30 + [0.5, 0.45, 0.4, 0.35, 0.3]
+    rows = [("before", str(game), 0.1) for game in range(35)]
+    rows += [("after", str(game), 0.1 + more) for game, more in enumerate(changes)]
+    games = pd.DataFrame(rows, columns=["when", "game", "reward"]).assign(condition="shy", arm="shy", run="a")
+    row = change(games, "shy", "reward", "shy")
+    said = " ".join(sentences(row, row))
+    assert row["low"] > 0 and row["p"] < 0.05 and "Reward rose" in said and f"{p_value(row['p'])} for reward" in said
 
 
 # -- sentences
