@@ -207,6 +207,7 @@ def levels(ax: Axes, results: Mapping[str, Any]) -> None:
     for name, line in (results.get("references") or {}).items():
         value = line["reward"]["value"]
         if line["drawn"] and low - 0.12 <= value <= high + 0.12:
+            ax.set_ylim(min(ax.get_ylim()[0], value - 0.01), max(ax.get_ylim()[1], value + 0.01))  # the line is inside
             ax.axhline(value, color=SOFT, linewidth=0.9, linestyle=":", zorder=1)
             place: dict[str, Any] = {
                 "xycoords": ("axes fraction", "data"),
@@ -292,6 +293,14 @@ def frontier(results: Mapping[str, Any]) -> Figure | None:
     return _by_count(results, "reward_by_pairs", "informative pairs", results.get("frontier") or {})
 
 
+def frontier_caption(results: Mapping[str, Any]) -> str:
+    asked = "Mean reward by number of informative pairs (pairs whose score the policy asked for, received, and did not know)."
+    if not results.get("frontier"):
+        return f"{asked} Bars: 95% intervals over games."
+    askers = "Ideal asker: always asks the question of the highest expected value; random asker: any question. Bands and bars"
+    return f"{asked} {askers}: 95% intervals over games."
+
+
 def _by_count(results: Mapping[str, Any], key: str, what: str, askers: Mapping[str, Any]) -> Figure | None:
     """Draws reward against a count; a point's area is its number of dialogues."""
     points = {arm: [p for p in part if p["n"] >= 10 and p["clusters"] >= 2] for arm, part in results[key].items()}
@@ -330,15 +339,11 @@ PLOTS = {
     "reward_by_questions": Plot(
         reward_by_questions,
         "Mean reward by number of information-seeking questions, with 95% intervals over games. A point's area is its number of "
-        "dialogues; points of fewer than 10 dialogues or 2 games are not drawn.",
+        "dialogues; points of fewer than 10 dialogues or 2 games are not drawn. "
+        "Dialogues with forced questions are left out.",
         wide=False,
     ),
-    "frontier": Plot(
-        frontier,
-        "Mean reward by number of informative pairs (pairs whose score the policy asked for, received, and did not know). Ideal asker: "
-        "always asks the question of the highest expected value; random asker: any question. Bands and bars: 95% intervals over games.",
-        wide=False,
-    ),
+    "frontier": Plot(frontier, frontier_caption, wide=False),
     "question_kinds": Plot(
         shares("kinds", "share of questions", "question_kinds"),
         "Kinds of the policy's questions. A message of two kinds counts for both.",

@@ -80,7 +80,7 @@ class Page:
         sections: tables and figures.
         pictures: drawn figures by name.
         text: hand-written part, as Markdown.
-        games: dialogues to read; `sample` describes them.
+        games: dialogues to read; `sample` describes them, and `chips` the numbers of their turns.
         method, origin: how the numbers were computed; logs and command that the page was made from, as Markdown.
         colours: colour of each arm.
         seconds: time after which the page loads itself again; 0: never.
@@ -98,6 +98,7 @@ class Page:
     about: str = ""
     text: str = ""
     sample: str = ""
+    chips: str = ""
     games: Sequence[Game] = ()
     seconds: int = 0
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from slim_rl import provenance
 from slim_rl.analysis.arms import TRAIN
-from slim_rl.analysis.dialogues import Game
+from slim_rl.analysis.dialogues import CHIPS, Game
 from slim_rl.analysis.figures import PLOTS, colours
 from slim_rl.analysis.held_out import comparable
 from slim_rl.analysis.load import Log, frame_of
@@ -43,19 +43,22 @@ def register(make: Callable[[Log, float], Section]) -> Callable[[Log, float], Se
 def sections(results: Results, added: Sequence[Section] = ()) -> list[Section]:
     """Returns the report's sections; `added`: those of other packages."""
     others = [row for row in results["held_out"] if not _is_main(results, row["measure"])]
+    slipped = any(part["faults"] for row in results["partner_faults"] for part in row["faults"].values())
+    partners = [_partners(results)]
 
     def plots(*names: str) -> dict[str, Any]:
         return {name: PLOTS[name] for name in names}
 
     return [
         Section("", {}, _first_tables(results)),
-        Section("", {}, [_training(results), _partners(results)], plots("training")),
+        Section("", {}, [_training(results), *(partners if slipped else ())], plots("training")),
         Section(
             "Questions and reward within games", {}, [_correlations(results)], plots("reward_by_questions", "frontier")
         ),
         Section("What is asked, and how dialogues end", {}, (), plots("question_kinds", "stop_reasons")),
         Section("Other measures", {}, [_others(results, others)], plots("measures"), folded=True),
         *added,
+        *([] if slipped else [Section("Partner faults: none", {}, partners, folded=True)]),
         Section("Held-out games by checkpoint", {}, [checkpoints(results)], folded=True),
         Section("Runs and logs", {}, [_runs(results), _files(results)], folded=True),
     ]
@@ -79,6 +82,7 @@ def page(
         method=METHOD,
         origin=_origin(results),
         sample=_sample(results),
+        chips=CHIPS,
         games=games,
         colours=colours(results["arms"]),
         seconds=seconds,
@@ -210,8 +214,10 @@ def moved(row: Mapping[str, Any]) -> str:
 
 
 def _is_main(results: Results, measure: str) -> bool:
-    """Returns True if the measure is shown without unfolding."""
-    return results["measures"][measure]["role"] == "primary" or measure in {m.name for m in shown_in("first screen")}
+    """Returns True if the measure is shown without unfolding; forced questions, if there are any."""
+    forced = [max(row["before"], row["after"]) for row in results["held_out"] if row["measure"] == "questions_forced"]
+    main = {m.name for m in shown_in("first screen")} | ({"questions_forced"} if any(n > 0 for n in forced) else set())
+    return results["measures"][measure]["role"] == "primary" or measure in main
 
 
 def _others(results: Results, rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -252,11 +258,14 @@ def _training(results: Results) -> Table:
 
 
 def _partners(results: Results) -> Table:
-    """Returns the partner's faults and the reward, per phase and checkpoint; kinds without any fault are left out."""
+    """Returns the partner's faults and the reward, per phase and checkpoint; with a fault, kinds without any are left out."""
     rows = results["partner_faults"]
-    happened = [
-        name for name in (rows[0]["faults"] if rows else ()) if any(row["faults"][name]["cases"] for row in rows)
-    ]
+
+    def kinds(part: str) -> list[str]:
+        return [name for name in (rows[0]["faults"] if rows else ()) if any(row["faults"][name][part] for row in rows)]
+
+    possible = kinds("cases")
+    happened = kinds("faults") or possible
 
     def fault(part: Mapping[str, int]) -> str:
         faults, cases = part["faults"], part["cases"]
@@ -278,6 +287,8 @@ def _partners(results: Results) -> Table:
         "Partner faults (intended ones included), as shares of the opportunities; and the reward of dialogues without faults, with 95% "
         "intervals over games."
     )
+    if never := [name for name in possible if name not in happened]:
+        caption += f" Never, although possible: {', '.join(never)}."
     return Table(caption, cells if happened else [])
 
 
@@ -349,7 +360,7 @@ def _compared(results: Results) -> Table:
     ]
     caption = (
         "Arm minus baseline on the games that both played, with 95% t intervals over games (over seeds and games if both have several runs), "
-        "and p, of the sign-flip permutation test for one run, not corrected for the number of pairs. Compared arms differ in policy, "
+        "and p of the same test, not corrected for the number of pairs. Compared arms differ in policy, "
         "partner or mode only."
     )
     return Table(caption, rows)

@@ -21,7 +21,7 @@ from matplotlib.text import Text
 
 from slim_rl.analysis import Summary, analyze, report
 from slim_rl.analysis.dialogues import choose, collect
-from slim_rl.analysis.figures import PLOTS, curve, measures, style, training_caption
+from slim_rl.analysis.figures import PLOTS, curve, frontier_caption, levels, measures, style, training_caption
 from slim_rl.analysis.load import Log, load, read_dialogue
 from slim_rl.analysis.page import Section, write_figures
 from slim_rl.analysis.summary import reference_lines
@@ -128,6 +128,16 @@ def test_numbers_of_the_page_are_those_of_the_summary(analysed: Summary, page: P
     assert "and of people" in "".join(
         t.caption for s in report.sections({**results, "references": human}) for t in s.tables
     )
+    faults = {name: {"faults": 0, "cases": 3} for name in ("lied", "was silent")}
+    clean = {**results, "partner_faults": [{**results["partner_faults"][0], "faults": faults}]}
+    (folded,) = (each for each in report.sections(clean) if each.heading == "Partner faults: none")
+    assert folded.folded and {"lied", "was silent"} <= folded.tables[0].rows[0].keys()
+    slipped = {
+        **clean,
+        "partner_faults": [{**clean["partner_faults"][0], "faults": {**faults, "lied": {"faults": 1, "cases": 3}}}],
+    }
+    (table,) = (t for t in report.sections(slipped)[1].tables if t.caption.startswith("Partner faults"))
+    assert "was silent" not in table.rows[0] and table.caption.endswith("Never, although possible: was silent.")
     for row in results["correlations"]:
         assert -1 <= row["low"] <= row["value"] <= row["high"] <= 1
     for said in (
@@ -225,6 +235,12 @@ def test_figures_draw_and_say_what_is_there(analysed: Summary, page: Page) -> No
     }
     assert "Thin lines" in training_caption(results) and "Dots" not in training_caption(results)
     assert "Dotted" not in training_caption({**results, "references": {}})
+    assert "Ideal asker" in frontier_caption(results) and "Ideal asker" not in frontier_caption({"frontier": {}})
+    with style():
+        axes = Figure().subplots()
+        axes.plot([0.9, 0.95])
+        levels(axes, results)
+    assert axes.get_ylim()[1] >= 1 and any("pooled optimal" in text.get_text() for text in axes.texts)
 
 
 @pytest.mark.parametrize(("panels", "ends"), [([[0.0, 0.0]], (0.0, 1.0)), ([[0.4, 5.0], [0.4, 0.0]], (0.0, None))])
