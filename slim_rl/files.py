@@ -91,7 +91,8 @@ def read_object(path: Path) -> dict[str, Any]:
 def sweep(path: Path) -> None:
     """Removes what ended processes of this host left next to `path` while they wrote it."""
     for leftover in path.parent.glob(f".{path.name}.{host_name()}.*.tmp"):
-        if not alive(int(leftover.name.split(".")[-2])):
+        number = leftover.name.split(".")[-2]
+        if number.isdecimal() and not alive(int(number)):
             remove(leftover)
 
 

@@ -32,7 +32,7 @@ def encode(data: Any) -> bytes:
     try:
         return orjson.dumps(data, option=orjson.OPT_SERIALIZE_NUMPY)
     except TypeError:  # half a surrogate pair, or a key that is a number; anything else fails again
-        return whole_characters(json.dumps(data, ensure_ascii=False)).encode()
+        return orjson.dumps(json.loads(whole_characters(json.dumps(data, ensure_ascii=False))))  # NaN becomes null
 
 
 @dataclass(frozen=True, slots=True)

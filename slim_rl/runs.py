@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 
 from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
 from slim_rl.config.section import GONE, without_gone
-from slim_rl.config.trainers import MAY_CHANGE, READ, lookup
+from slim_rl.config.trainers import MAY_CHANGE, lookup, read_keys
 from slim_rl.errors import ConfigError, SlimError, SlimWarning
 from slim_rl.files import disk_errors, sweep, write_atomically
 from slim_rl.formats import without_passwords
@@ -69,7 +69,7 @@ class RunFolder:
             if _lock_of(path).exists():
                 with _locked(path, *self._use):
                     pass
-            for key in (*READ, "partner.args.replay"):
+            for key in read_keys(self.config):
                 value = lookup(self.config, key)
                 if value and any(
                     Path(value).resolve().is_relative_to(each.resolve()) for each in (*written, self.logs)
@@ -94,16 +94,21 @@ class RunFolder:
         self.check(fresh)
         with lock_folder(self.path, *self._use):
             if fresh:
-                for path in (*(self.path / name for name in WRITTEN), *self.logs.glob("*.jsonl")):
+                for path in self._written():
                     shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
             check_same(self.path / "config.yaml", self.config)  # another process may have started the run since
             if prepare is not None:
                 prepare()
             with disk_errors("run's folder", self.path):
-                for path in (*(self.path / name for name in WRITTEN), *self.logs.glob("*.jsonl")):
+                for path in self._written():
                     sweep(path)
                 self.config.write(self.path / "config.yaml", **others)
             yield
+
+    def _written(self) -> list[Path]:
+        """Returns the files that this run writes; an evaluation may have logged next to its own log."""
+        logs = (path for form in ("train*.jsonl", "eval-[0-9]*.jsonl") for path in self.logs.glob(form))
+        return [*(self.path / name for name in WRITTEN), *logs]
 
 
 @contextmanager

@@ -98,7 +98,11 @@ def test_a_wrong_override_is_named(override) -> None:
 
 def test_a_config_for_another_folder_has_absolute_paths(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    partner = {"args": {"replay": "logs"}, "openai": {"cassette": "/shared/a.sqlite", "prompt": "rules.md"}}
+    partner = {
+        "kind": "yoked",
+        "args": {"replay": "logs"},
+        "openai": {"cassette": "/shared/a.sqlite", "prompt": "rules.md"},
+    }
     config = parse_config({"data": {"train": "games.jsonl", "eval": None}, "partner": partner}).from_anywhere()
     assert (config.data.train, config.data.eval) == (tmp_path / "games.jsonl", None)
     openai = config.partner.openai

@@ -56,13 +56,14 @@ def test_fresh_removes_what_the_run_wrote_and_nothing_else(tmp_path: Path) -> No
     folder = started(make_config(tmp_path))
     write_atomically(folder.path / "notes.md", "mine")
     write_atomically(folder.logs / "notes.md", "mine")
+    write_atomically(folder.logs / "solo_shy_free.jsonl", "an evaluation's")
     of_two_processes = ("train-1.jsonl", "eval-000000.jsonl", "eval-000000-1.jsonl")
     for name in of_two_processes:
         write_atomically(folder.logs / name, "")
     with RunFolder(make_config(tmp_path, "seed=5")).begin(fresh=True):
         left = {path.name for path in folder.path.iterdir()}
     assert left == {MARKER, f"{MARKER}.lock", "config.yaml", "logs", "notes.md"}
-    assert {path.name for path in folder.logs.iterdir()} == {"notes.md"}
+    assert {path.name for path in folder.logs.iterdir()} == {"notes.md", "solo_shy_free.jsonl"}
     assert "seed: 5" in (folder.path / "config.yaml").read_text(encoding="utf-8")
 
 
@@ -93,12 +94,12 @@ def test_a_run_inside_anothers_folder_stays(tmp_path: Path) -> None:
     "override",
     [
         "policy.model={0}/runs/a/model",
-        "partner.args.replay={0}/runs/a/logs/train.jsonl",
+        "partner={{kind: yoked, args: {{replay: {0}/runs/a/logs/train.jsonl}}}}",
         "data.train={0}/runs/a/logs/train.jsonl",
     ],
 )
 def test_a_run_does_not_read_what_it_writes_itself(override: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="itself writes"):
+    with pytest.raises(ConfigError, match=r"(model|replay|train)=.* itself writes"):
         RunFolder(make_config(tmp_path, override.format(tmp_path))).check(fresh=True)
 
 

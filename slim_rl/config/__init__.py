@@ -79,6 +79,11 @@ class Opposite:
         return load_object(self.path, "partner.kind", "examples.treasure.HonestPartner") if self.path else None
 
     @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of its arguments that are files (`Partner.reads`)."""
+        return tuple(getattr(self.cls, "reads", ()))
+
+    @property
     def scripted(self) -> bool:
         """True if it plays by rules, without cost."""
         return self.cls is not None and not self._costs_money
@@ -236,7 +241,9 @@ class Config(Section):
 
     def from_anywhere(self) -> Config:
         """The same for processes with another working directory: the games' and the partner's files by absolute paths."""
-        return self.changed(data=self.data.absolute(), partner=self.partner.absolute())
+        args = self.partner.args
+        files = {name: str(Path(args[name]).absolute()) for name in self.opposite.reads if args.get(name)}
+        return self.changed(data=self.data.absolute(), partner=self.partner.absolute().changed(args=args | files))
 
     def write(self, path: Path, *, passwords: bool = True, **others: Any) -> None:
         """Writes the complete configuration atomically, as a file that `load_config` reads back.

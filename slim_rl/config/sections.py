@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, SerializeAsAny, model_validator
 
@@ -52,10 +52,6 @@ class PartnerConfig(Section):
     args: dict[str, Any] = Field(default_factory=dict)
     """arguments of the partner's class; in the matching game accept_fraction, max_pairs, wordings, answers, errs and replay (how-to/partners.md)"""
     openai: OpenAIConfig = OpenAIConfig()
-
-    def absolute(self) -> Self:
-        files = {name: str(Path(value).absolute()) for name, value in self.args.items() if name == "replay"}
-        return super().absolute().changed(args=self.args | files)
 
 
 class Limits(Section):

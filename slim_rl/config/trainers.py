@@ -21,6 +21,11 @@ READ = tuple(key.name for key in KEYS if key.is_read)
 _ASIDE = frozenset(key.name for key in KEYS if not key.decides)
 
 
+def read_keys(config: Config) -> tuple[str, ...]:
+    """Returns the keys that name files or folders that a run reads, its partner's arguments included."""
+    return *READ, *(f"partner.args.{name}" for name in config.opposite.reads)
+
+
 def lookup(config: Config, name: str) -> Any:
     """The value of a dotted key; None for one that a mapping lacks."""
     value: Any = config
@@ -75,7 +80,8 @@ def learned_settings(config: Config) -> dict[str, Any]:
     """
     aside = {*_ASIDE, SEED, *({"trl", "slime", "verl"} - {config.train.backend})}
     values = _flat(config.model_dump(mode="json", exclude_defaults=True), aside)
-    deciding = {key: _short(value) if key in READ else value for key, value in values}
+    read = read_keys(config)
+    deciding = {key: _short(value) if key in read else value for key, value in values}
     return {**deciding, SEED: config.seed}
 
 

@@ -77,7 +77,13 @@ class Player(ABC):  # noqa: B024
 
 
 class Partner(Player):
-    """Player by text: a partner, a person, a chat model or a script."""
+    """Player by text: a partner, a person, a chat model or a script.
+
+    Class attributes:
+        reads: names of the arguments that are paths of files or folders.
+    """
+
+    reads: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def from_config(cls, config: PartnerConfig) -> Self:

@@ -87,3 +87,4 @@ def test_in_self_play_a_seat_that_is_missing_is_played_again(tmp_path: Path) -> 
     log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:3]))  # as a crash leaves it
     assert played(log, ROWS[:2], partner={"kind": "self"}) == whole
     assert sorted(dialogue.id for dialogue in read_log(log)) == sorted(whole)
+    assert {dialogue.group.rpartition("/")[2] for dialogue in read_log(log)} == {"0", "1"}, "a baseline for each seat"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,10 @@ def test_any_text_makes_one_line_of_utf8(text: str) -> None:
     assert b"\n" not in line
     read = json.loads(line.decode("utf-8"))["text"]
     assert read == text or any(0xD800 <= ord(c) <= 0xDFFF for c in text)
+
+
+def test_lines_are_json_whatever_they_hold() -> None:
+    assert encode({"a": "\ud83d", "b": [math.nan], 1: 2}) == b'{"a":"\xef\xbf\xbd","b":[null],"1":2}'
 
 
 def test_half_a_surrogate_pair_is_logged(make_dialogue: MakeDialogue, tmp_path: Path) -> None:

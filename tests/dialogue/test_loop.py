@@ -220,6 +220,18 @@ def test_usage_is_kept_with_its_turn(chat) -> None:
     assert dialogue.turns[1].usage.cost_usd == 0.5
 
 
+def test_money_of_a_call_without_a_reply_is_in_the_record(chat) -> None:
+    class Lost(Says):
+        async def act(self, view: Any) -> Turn:
+            raise PartnerFailure("no reply", usage=Usage(calls=2, input_tokens=10, cost_usd=0.5), thought="Hm.")
+
+    dialogue, _ = play(chat, ["go"], Lost("go"))
+    assert (dialogue.stop_reason, dialogue.failure) == (StopReason.PARTNER_FAILED, "no reply")
+    lost = dialogue.turns[-1]
+    assert (lost.role, lost.text, lost.error, lost.thought) == ("partner", "", "no reply", "Hm.")
+    assert lost.usage is not None and lost.usage.cost_usd == 0.5
+
+
 def test_wrong_logprob_count_is_an_engine_failure(chat) -> None:
     class Short(Script):
         async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:

@@ -93,6 +93,7 @@ class YokedPartner(ScriptedPartner):
     """
 
     kind = "yoked"
+    reads = ("replay",)
     replay: InitVar[str | Path | None] = None
 
     def __post_init__(self, replay: str | Path | None) -> None:
