@@ -5,6 +5,7 @@ Every cell has a log of its own and can be resumed. A policy is a checkpoint, a 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from slim_rl.dialogue.players import Player
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.dialogue.worker import DialogueSpec, RolloutWorker
-from slim_rl.environment import environment_class
+from slim_rl.environment import arguments_for, environment_class
 from slim_rl.errors import ConfigError, did_you_mean
 from slim_rl.lab.interventions import INSTEAD, AskFirst, NeverAsk
 from slim_rl.measured import measured, says
@@ -35,6 +36,7 @@ from slim_rl.policies.engines import EngineChoice, ReadyPolicy, ready_policy
 from slim_rl.runs import lock_folder, record_settings
 from slim_rl.seeds import seed_of
 
+logger = logging.getLogger("slim_rl.evaluate")
 CHAT, SCRIPTED = "openai:", "scripted:"  # prefixes of the names of chat models and of scripted policies
 
 
@@ -177,6 +179,13 @@ def cell_config(config: Config, cell: Cell) -> Config:
     if cell.chat_model:
         policy = {"openai": {"model": cell.chat_model}}
     changed = config.changed(name=cell.name, arm=cell.name, partner={"kind": cell.partner}, policy=policy)
+    if cell.partner != config.partner.kind and (other := changed.opposite.cls) is not None:
+        taken = arguments_for(other, config.partner.args)
+        if left_out := sorted(config.partner.args.keys() - taken.keys()):
+            logger.warning(
+                f"--partner {cell.partner} plays without partner.args of {config.partner.kind}: {', '.join(left_out)}."
+            )
+        changed = changed.changed(partner={"args": taken})
     return parse_config(changed.model_dump(), source=f"the cell {cell.name}")
 
 

@@ -19,18 +19,25 @@ class Price(Section):
     """prompt tokens that were not cached"""
     cached: float = Field(0.0, ge=0)
     """prompt tokens the provider had cached"""
+    written: float | None = Field(None, ge=0)
+    """prompt tokens that the provider wrote to its cache; null: as input"""
     output: float = Field(0.0, ge=0)
     """tokens of the reply"""
 
-    def cost_usd(self, input_tokens: int, cached_tokens: int, output_tokens: int) -> float:
-        """Returns US dollars; cached tokens are part of the input tokens."""
-        fresh = input_tokens - cached_tokens
-        return (fresh * self.input + cached_tokens * self.cached + output_tokens * self.output) / 1e6
+    def cost_usd(self, input_tokens: int, cached_tokens: int, output_tokens: int, written_tokens: int = 0) -> float:
+        """Returns US dollars; cached and written tokens are part of the input tokens."""
+        fresh = input_tokens - cached_tokens - written_tokens
+        written = self.input if self.written is None else self.written
+        prices = (
+            (fresh, self.input),
+            (cached_tokens, self.cached),
+            (written_tokens, written),
+            (output_tokens, self.output),
+        )
+        return sum(tokens * price for tokens, price in prices) / 1e6
 
 
-_PRICES = {
-    name: Price(input=fresh, cached=cached, output=output) for name, (fresh, cached, output) in hosted.PRICES.items()
-}
+_PRICES = {name: Price(**prices) for name, prices in hosted.PRICES.items()}
 
 
 _REFUSED = {  # keys of a request's body that another setting writes, or that make an answer of another form or price

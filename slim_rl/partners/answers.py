@@ -10,7 +10,8 @@ What is done about a fault (`Fault.kind`):
     wait   busy      it asks to wait: asked again until the turn's time is over
            down      it does not answer: asked again `max_retries` times; failures in a row are an outage
            wrong     the same, but it did answer, and perhaps this request alone is the reason
-    learn  parameter the model refuses it: asked again without it, or under its other name
+    learn  parameter the model refuses it: asked again without it, or in its other form
+    cut    length    the model used all its tokens before it wrote: read as a reply that was cut
     stop   refused   only a person can change it, such as an unknown model
            account   the same, and it concerns every request: key and money
     fail   request   this game's request alone is at fault
@@ -34,7 +35,7 @@ from typing import Any, Literal, NamedTuple
 import aiohttp
 
 from slim_rl.config import OpenAIConfig
-from slim_rl.http import Response, TooLargeError
+from slim_rl.http import Response
 from slim_rl.jsonl import whole_characters
 from slim_rl.partners.quoting import Secrets, one_line
 
@@ -44,9 +45,10 @@ BYTES_PER_TOKEN = 10  # a prompt counted at more bytes per token was cut
 MESSAGE_TOKENS = 4  # tokens of a message in addition to its text
 MOST_TOKENS = 10_000_000  # a larger count is impossible
 SHORTEST_SECRET = 8  # characters of a secret that is removed from a reply, whose words must not be changed
+SYSTEM = "system role"  # a parameter of the request like any other, once a model refuses it
 LONGEST_PAUSE = 30 * 86400.0  # seconds; a longer one is shortened to this
 
-Kind = Literal["busy", "down", "wrong", "parameter", "refused", "account", "request", "own"]
+Kind = Literal["busy", "down", "wrong", "parameter", "length", "refused", "account", "request", "own"]
 
 
 class Row(NamedTuple):
@@ -86,12 +88,21 @@ TABLE = (
         r"context[_ ](length|window|size)|maximum context|too many (input )?tokens|(prompt|input) is too (long|large)|"
         r"content[_ ](filter|policy|management)|ResponsibleAI|data_inspection|moderation|flagged|\bsafety\b)",
     ),
-    Row("parameter", r"^(0|400|404|422|501) "),  # if `refused_parameters` finds one
+    Row(
+        "length",
+        r"^400 .*(max_tokens|max_completion_tokens|token (limit|budget)).*\b(reached|exceeded|exhausted|spent|used up)\b(?!.*\b(must|should|allowed)\b)",
+    ),
+    Row("parameter", r"^(0|400|404|422|501) "),  # if `named_parameter` finds one
     Row(
         "refused",
-        r"^40[34]|^(0|400|422) .*(model[_ ]not[_ ](found|exist)|(invalid|unknown|unsupported) model|not a valid model|"
+        r"^403|^(0|400|404|422) .*(model[_ ]not[_ ](found|exist)|(invalid|unknown|unsupported) model|not a valid model|"
         r"model\b.{0,100}\b(not (found|exist|available|supported)|decommissioned|deprecated)|\"param\": ?\"model)",
         "is the model {model} right, and may this key use it?",
+    ),
+    Row(
+        "refused",
+        r"^404|^0 .*\b(endpoint|route|path|method|url)\b",
+        "are partner.openai.base_url and the model {model} right?",
     ),
     Row("refused", r"^3", "it answers from another address: is partner.openai.base_url right?"),
     Row("refused", r"^(405|410)", "is partner.openai.base_url right?"),
@@ -99,15 +110,27 @@ TABLE = (
     Row("down", r"^(408|425|5)"),
     Row("unknown", "", "does the endpoint know every parameter of the request?"),
 )
-# Parameters that a model can do without, and the other name of one; the refusal of any other is a fault of the config.
+# Parameters that a model can do without -> what is done instead; the refusal of any other is a fault of the config.
 RENAMED = {"max_tokens": "max_completion_tokens"}
-LEARNED = (*RENAMED, "temperature", "top_p", "seed")
-_VALUE = re.compile(
-    r"(should|must) be|less|greater|at (most|least)|out of range|too (large|high|small|low)", re.IGNORECASE
+LEARNED = {
+    "max_tokens": "is sent as max_completion_tokens",
+    "temperature": "is left out: its replies may differ from run to run",
+    "top_p": "is left out",
+    "seed": "is left out: its replies may differ from run to run",
+    SYSTEM: "begins the first user message",
+}
+_ROLES = re.compile(
+    r"\b(system|developer)\b.{0,40}\b(role|message|prompt|instruction)|\broles?\b.{0,60}\b(system|alternate)\b",
+    re.IGNORECASE,
 )
-_OTHERS = re.compile(
-    r"\bexpected\b|\buse\b|\bdrop\b|\bonly\b", re.IGNORECASE
-)  # begins what is said of other parameters
+# "try again in 7m12s", "retryDelay": "34s", "retry_after_ms": 1500; a number without a unit only as a value of JSON
+_UNITS = r"\d+(?:\.\d+)?\s*(?:ms|s|m|h|d|millis\w*|sec\w*|min\w*|hours?|days?)(?![a-z])"
+_PAUSE = re.compile(
+    rf"(?:retry|again|wait|reset)(?P<key>[\w\s\"':=-]{{0,30}}?)(?:(?P<time>(?:{_UNITS}[\s,and]*)+)|"
+    r"[:=]\s*[\"']?(?P<number>\d+(?:\.\d+)?)(?=\s*[\"',}]))",
+    re.IGNORECASE,
+)
+_SECONDS = {"ms": 0.001, "mi": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 # OpenAI's finish reason <- those of other servers
 FINISH = {
     "length": ("max_tokens", "model_length", "max_length", "max_output_tokens", "repetition", "incomplete"),
@@ -119,6 +142,10 @@ _FINISH = {name: standard for standard, names in FINISH.items() for name in (sta
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")  # names of thoughts in a message or a part of its content
 
 
+class TooLargeError(Exception):
+    """Response longer than is read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fault:
     """Request that was not answered.
@@ -126,15 +153,17 @@ class Fault:
     Attributes:
         why: one clause, without secrets.
         retry_after: seconds that the endpoint asks to wait; None if it does not ask.
+        timed_out: True if we stopped waiting.
         billed: True if the endpoint did its work, so that the request has a price.
-        parameters: the request's parameters that the model refuses, if that is why.
+        parameter: the request's parameter that the model refuses, if that is why.
     """
 
     why: str
     kind: Kind
     retry_after: float | None = None
     billed: bool = False
-    parameters: tuple[str, ...] = ()
+    timed_out: bool = False
+    parameter: str = ""
 
 
 class AnswerReader:
@@ -154,7 +183,7 @@ class AnswerReader:
             ``text`` (at most `REPLY_CHARS` characters; a longer one has the finish reason "length"), ``finish_reason``,
             ``model``, the counts of `count_tokens`, and ``thought`` and ``refusal`` if there are any.
         """
-        content = response.content.decode("utf-8", "replace")
+        content = response.content.decode("utf-8-sig", "replace")
         data: Any = None
         with contextlib.suppress(ValueError, RecursionError):
             data = json.loads(re.sub(r"^\s*(:.*\s+)*", "", content))  # some servers begin with keep-alive comments
@@ -162,9 +191,10 @@ class AnswerReader:
         choices = data.get("choices") if isinstance(data, dict) else None
         choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else None
         if response.status >= 300:
-            return self._fault(
-                response.status, content, error_in(data, choice, content), response.headers, body, ever_answered
-            )
+            error = error_in(data, choice, content)
+            fault = self._fault(response.status, content, error, response.headers, body, ever_answered)
+            spent = {"text": "", "finish_reason": "length", "model": self.config.model, **count_tokens(None, body, "")}
+            return spent if fault.kind == "length" else fault
         if isinstance(data, dict) and _reports_error(data, choice):
             fault = self._fault(0, content, error_in(data, choice, content), {}, body, ever_answered)
             return replace(fault, billed=choice is not None)
@@ -216,18 +246,20 @@ class AnswerReader:
         code = str(reported["code"] or "")
         if status == 0 and code.isdecimal() and 300 <= int(code[:4]) < 600:
             status = int(code)
-        parameters, key = refused_parameters(reported, content[:20_000], body)
+        parameter = named_parameter(reported, content[:20_000], body)
+        learned = parameter in LEARNED and (parameter in body or parameter == SYSTEM)
         text, flags = f"{status} {content[:20_000]}", re.IGNORECASE | re.DOTALL
         fits = (row for row in TABLE if re.search(row.pattern, text, flags))
-        row = next(row for row in fits if row.kind != "parameter" or parameters)
-        kind = "unknown" if row.kind == "parameter" and key else row.kind
+        row = next(row for row in fits if row.kind != "parameter" or parameter)
+        kind = "unknown" if row.kind == "parameter" and not learned else row.kind
         if kind == "unknown":
             kind = "request" if ever_answered else "refused"
-        hint = key if row.kind == "parameter" else row.hint.format(key=self.config.api_key_env, model=self.config.model)
+        hint = row.hint.format(key=self.config.api_key_env, model=self.config.model)
+        hint = _setting(parameter) if row.kind == "parameter" and not learned else hint
         hint = f" ({hint})" if hint and kind != "request" else ""
         name = f" {one_line(self.secrets.redact(code), 60)}" if code not in ("", str(status)) else ""
         why = f"HTTP {status or 200}{name}: {one_line(self.secrets.redact(reported['message']))}{hint}"
-        return Fault(why, kind, retry_after(headers), parameters=parameters)
+        return Fault(why, kind, retry_after(headers, content), parameter=parameter)
 
 
 def _reports_error(data: Mapping[str, Any], choice: Mapping[str, Any] | None) -> bool:
@@ -249,23 +281,33 @@ def error_in(data: Any, choice: Mapping[str, Any] | None, content: str) -> dict[
     return {"code": data.get("code"), **error, "message": message}
 
 
-def refused_parameters(error: Mapping[str, Any], content: str, body: Mapping[str, Any]) -> tuple[tuple[str, ...], str]:
-    """Returns the request's parameters that an error names, and a hint unless all can be learned."""
-    sendable = [name for name in body if name not in ("model", "messages")]
-    text = _OTHERS.split(content, maxsplit=1)[0]
-    param = error.get("param")
-    named = [name for name in sendable if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)]
-    names = [param] if isinstance(param, str) and param in sendable else named
-    if not names or (all(name in LEARNED for name in names) and not _VALUE.search(content)):
-        return tuple(names), ""
-    key = next((name for name, other in RENAMED.items() if other == names[0]), names[0])
+def named_parameter(error: Mapping[str, Any], content: str, body: Mapping[str, Any]) -> str:
+    """Returns the parameter that an error names, the first of several; `SYSTEM` for that role, "" for none.
+
+    If it names none that was sent, it may name one that was learned: its value suits the endpoint in no form.
+    """
+    sent = [name for name in body if name not in ("model", "messages")]
+    if (param := error.get("param")) in sent:
+        return str(param)
+    places = {name: re.search(rf"(?<!\w){re.escape(name)}(?!\w)", content) for name in (*sent, *LEARNED)}
+    places[SYSTEM] = _ROLES.search(content) if body["messages"][0]["role"] == "system" else None
+    found = [(name not in sent and name != SYSTEM, match.start(), name) for name, match in places.items() if match]
+    return min(found)[2] if found else ""
+
+
+def _setting(parameter: str) -> str:
+    """Returns what a person should do about a refused parameter."""
+    key = next((name for name, other in RENAMED.items() if other == parameter), parameter)
     if key in OpenAIConfig.model_fields:
-        return tuple(names), f"set partner.openai.{key} to a value that it takes, or to null"
-    return tuple(names), f"remove {key} from partner.openai.extra"
+        return f"set partner.openai.{key} to a value that it takes, or to null"
+    return f"remove {key} from partner.openai.extra"
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Returns the seconds of Retry-After-Ms or Retry-After (a number or a date, RFC 9110); None if absent or unreadable."""
+def retry_after(headers: Mapping[str, str], content: str = "") -> float | None:
+    """Returns the seconds to wait that a response asks for, None if none or unreadable.
+
+    They are in Retry-After-Ms or Retry-After (a number or a date, RFC 9110), else in the body: "try again in 7m12s".
+    """
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         value = headers.get(name, "")
         with contextlib.suppress(TypeError, ValueError, OverflowError, OSError, IndexError):
@@ -275,7 +317,18 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
                 seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
             if math.isfinite(seconds):
                 return min(max(0.0, seconds), LONGEST_PAUSE)
-    return None
+    if (asked := _PAUSE.search(content[:20_000])) is None:
+        return None
+    number = asked["number"] and asked["number"] + ("ms" if re.search("_?ms|millis", asked["key"], re.I) else "s")
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([a-z]+)", (asked["time"] or number).lower())
+    seconds = sum(float(amount) * _unit_seconds(unit) for amount, unit in parts)
+    return min(seconds, LONGEST_PAUSE)
+
+
+def _unit_seconds(unit: str) -> float:
+    """Returns the seconds of a unit of time, spelled in any way: ms, milliseconds, s, m, minutes, h, d."""
+    short = "ms" if unit.startswith(("ms", "milli")) else unit[:2] if unit.startswith("mi") else unit[:1]
+    return _SECONDS.get(short, 1.0)
 
 
 def _parts_of(choice: Mapping[str, Any] | None) -> list[tuple[str, str]] | None:
@@ -313,12 +366,14 @@ def count_tokens(usage: Any, body: Mapping[str, Any], text: str) -> dict[str, An
     """Returns the tokens of a request and its answer from a usage field, which may hold anything.
 
     Returns:
-        ``input_tokens``, ``cached_tokens``, ``output_tokens``, ``estimated`` (True if any count was missing or impossible), and
+        ``input_tokens`` (cached and written ones included), ``cached_tokens``, ``written_tokens`` (to the provider's cache),
+        ``output_tokens``, ``estimated`` (True if any count was missing or impossible), and
         ``prompt_read`` if the endpoint counted so few input tokens that it must have cut the prompt.
     """
     counts = usage if isinstance(usage, Mapping) else {}
     details = counts.get("prompt_tokens_details")
-    cached = _count((details.get("cached_tokens") if isinstance(details, Mapping) else None) or 0, 0)
+    details = details if isinstance(details, Mapping) else {}
+    cached, stored = (_count(details.get(name) or 0, 0) for name in ("cached_tokens", "cache_write_tokens"))
     read, written = _count(counts.get("prompt_tokens"), 1), _count(counts.get("completion_tokens"), 0)
     sent = sum(_bytes(message["content"]) for message in body["messages"])
     whole = (read or 0) + (cached or 0)  # some servers leave the cached tokens out of the prompt's
@@ -327,6 +382,7 @@ def count_tokens(usage: Any, body: Mapping[str, Any], text: str) -> dict[str, An
     return {
         "input_tokens": guess_input(body) if read is None else read,
         "cached_tokens": (cached or 0) if possible else 0,
+        "written_tokens": min(stored or 0, (read or 0) - (cached or 0)) if possible else 0,
         "output_tokens": -(-_bytes(text) // CHARS_PER_TOKEN) + 1 if written is None else written,
         "estimated": written is None or not possible,
         **({"prompt_read": whole} if is_cut else {}),

@@ -4,7 +4,6 @@ Invariants:
     Every request gets a `Completion` or a `PartnerFailure`. An answer in the cassette is not asked for again.
     A failed request is repeated as the table of `answers` says, with jittered exponential backoff or after Retry-After.
     All calls wait together for an endpoint that is down, and one warning reports it (`limits`).
-    At most `RESPONSE_BYTES` of a response are read, nothing is decompressed, and no redirect is followed.
 """
 
 from __future__ import annotations
@@ -18,8 +17,9 @@ import os
 import random
 import resource
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,8 +28,8 @@ from slim_rl.dialogue.players import PartnerFailure
 from slim_rl.dialogue.record import StopReason, Usage
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.event_loops import PerLoop
-from slim_rl.http import Client, Response
-from slim_rl.partners.answers import LEARNED, RENAMED, AnswerReader, Fault, count_tokens, cut, guess_input
+from slim_rl.http import Response
+from slim_rl.partners.answers import LEARNED, RENAMED, SYSTEM, AnswerReader, Fault, count_tokens, cut, guess_input
 from slim_rl.partners.cassette import Cassette, request_key
 from slim_rl.partners.limits import Breaker, RateLimit
 from slim_rl.partners.quoting import Secrets
@@ -38,7 +38,6 @@ from slim_rl.partners.spend import Spend
 log = logging.getLogger("slim_rl.partners")
 
 OPENAI_URL = "https://api.openai.com/v1"
-RESPONSE_BYTES = 2_000_000  # a longer response counts as failed
 REPLY_TOKENS = 60  # tokens of a typical reply, for the rate limit
 
 
@@ -81,6 +80,8 @@ class Endpoint:
     longest_wait: float = 20.0
 
     def __init__(self, config: OpenAIConfig) -> None:
+        from slim_rl.partners.client import EndpointClient  # a second, for openai
+
         if config.budget_usd is not None and config.price is None:
             raise ConfigError(
                 f"partner.openai.budget_usd is set, but partner.openai.prices has no entry for {config.model!r}. Add its price."
@@ -99,7 +100,7 @@ class Endpoint:
         self.cassette = Cassette(config.cassette, config.cassette_mode) if config.cassette else None
         self.breaker = Breaker(self.url, config.outage_wait_minutes * 60)
         self.warned: dict[str, str] = {}  # topic -> the sentence that `warn_once` has logged
-        self._client = Client(proxies=not is_local(self.url))
+        self._client = EndpointClient(proxies=not is_local(self.url))
         self._limits = PerLoop(self._make_limits, _nothing)
         self._random = random.Random()  # for waits alone
 
@@ -170,22 +171,23 @@ class Endpoint:
     async def _ask_until_answered(self, body: dict[str, Any]) -> tuple[dict[str, Any], Usage]:
         """Returns an answer and what the call took. Raises PartnerFailure."""
         config, call = self.config, object()
-        left, faults, usage = config.turn_seconds, 0, Usage()
+        left, faults, usage, why = config.turn_seconds, 0, Usage(), ""
         while True:
             # Queueing is not the endpoint's slowness: only what follows counts against the turn.
             async with self._admitted(body):
-                started, sent = time.monotonic(), self._fit(body)
-                outcome = await self._request(sent, min(config.request_seconds, left))
+                started, refused = time.monotonic(), list(self.refused)
+                outcome = await self._request(self._fit(body), min(config.request_seconds, left))
                 seconds = time.monotonic() - started
                 usage += self._count(outcome, body)
                 if not isinstance(outcome, Fault):
                     self.breaker.alive(answered=True)
-                    refused = [name for name in body if name not in sent]
                     return outcome | ({"refused": refused} if refused else {}), usage
                 self._report(outcome, call, started)
             if outcome.kind == "parameter":
-                self._learn(outcome.parameters)
+                self._learn([outcome.parameter])
                 continue
+            # The last slice of the turn is our own limit: what the endpoint said before it is the reason.
+            why = why if why and outcome.timed_out and left < config.request_seconds else outcome.why
             if outcome.kind in ("own", "request"):
                 what = "could not be made" if outcome.kind == "own" else "was refused"
                 raise PartnerFailure(f"The request to {self.url} {what}: {outcome.why}", usage=usage)
@@ -198,7 +200,7 @@ class Endpoint:
             left -= seconds + wait
             if faults > config.max_retries or left <= 0:
                 limit = f"{usage.retries} tries" if left > 0 else f"{config.turn_seconds:g} s"
-                raise PartnerFailure(f"No reply from {self.url} in {limit}; the last one: {outcome.why}", usage=usage)
+                raise PartnerFailure(f"No reply from {self.url} in {limit}; the last one: {why}", usage=usage)
             await asyncio.sleep(wait)
 
     @contextlib.asynccontextmanager
@@ -227,16 +229,29 @@ class Endpoint:
         """Sends one request. Leaves no exception behind: one of the client's holds the request, and with it the key."""
         try:
             async with asyncio.timeout(seconds):
-                response = await self.send("/chat/completions", json.dumps(body).encode())
+                response = await self.send("/chat/completions", body)
         except TimeoutError:
-            return Fault(f"no answer within {seconds:.3g} s", "down")
+            return Fault(f"no answer within {seconds:.3g} s", "down", timed_out=True)
         except Exception as error:
             return self.answers.not_answered(error)
         return self.answers.read(response, body, self.breaker.ever_answered)
 
-    async def send(self, path: str, body: bytes | None) -> Response:
-        """Sends a request without retries. Raises what `http.Client.send` raises."""
-        return await self._client.send(f"{self.url}{path}", body, self.headers, self.config.query, RESPONSE_BYTES)
+    async def send(self, path: str, body: Mapping[str, Any] | None) -> Response:
+        """Sends a request without retries. Raises what `EndpointClient.send` raises."""
+        return await self._client.send(f"{self.url}{path}", body, self.headers, self.config.query)
+
+    async def shutdown_date(self) -> str | None:
+        """Returns the date that the endpoint names for its model's end, as YYYY-MM-DD; None if it names none.
+
+        Source: `shutdown_date` in OpenAI's GET /models.
+        """
+        try:
+            async with asyncio.timeout(self.config.request_seconds):
+                response = await self.send("/models", None)
+            dates = {model["id"]: model.get("shutdown_date") for model in json.loads(response.content)["data"]}
+            return str(date.fromisoformat(dates[self.config.model]))
+        except Exception:  # most endpoints know no such date
+            return None
 
     async def close(self) -> None:
         """Closes the connections of the running loop."""
@@ -261,18 +276,20 @@ class Endpoint:
         return wait if fault.retry_after is None else max(wait, fault.retry_after + draw(0, self.first_wait))
 
     def _fit(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Returns the request as the model takes it: refused parameters are renamed or left out."""
+        """Returns the request as the model takes it: refused parameters in their other form, or left out."""
         names = {name: RENAMED.get(name) if name in self.refused else name for name in body}
-        return {taken: body[name] for name, taken in names.items() if taken}
+        sent = {taken: body[name] for name, taken in names.items() if taken}
+        if SYSTEM in self.refused and body.get("messages", [{}])[0].get("role") == "system":
+            rules, opening, *rest = body["messages"]
+            sent["messages"] = [{**opening, "content": f"{rules['content']}\n\n{opening['content']}"}, *rest]
+        return sent
 
-    def _learn(self, parameters: Any) -> None:
+    def _learn(self, parameters: Sequence[str]) -> None:
         """Records parameters that the model refuses, and says once what is sent in their place."""
-        new = [name for name in parameters if name in LEARNED and name not in self.refused]
-        self.refused += new
-        for name in new:
-            instead = f"is sent as {RENAMED[name]}" if name in RENAMED else "is left out"
-            unsure = ": its replies may differ from run to run" if name in ("seed", "temperature") else ""
-            self.warn_once(f"{self.config.model} refuses {name}, which {instead}{unsure}.")
+        for name in parameters:
+            if name in LEARNED and name not in self.refused:
+                self.refused.append(name)
+                self.warn_once(f"{self.config.model} refuses {name}, which {LEARNED[name]}.")
 
     def _count(self, outcome: dict[str, Any] | Fault, body: dict[str, Any]) -> Usage:
         """Returns what a request took, added to the run's spending."""
@@ -281,6 +298,7 @@ class Endpoint:
             return Usage()
         tokens = count_tokens(None, body, "") if isinstance(outcome, Fault) else outcome
         counts = (tokens["input_tokens"], tokens["cached_tokens"], tokens["output_tokens"])
+        written = tokens["written_tokens"]
         if answered and tokens["estimated"]:
             self.warn_once(
                 f"{self.url} reports no token counts, or impossible ones: tokens and cost are estimated.", "usage"
@@ -291,7 +309,7 @@ class Endpoint:
                 "without saying so. Give the server a longer context.",
                 "cut",
             )
-        cost = self.config.price.cost_usd(*counts) if self.config.price else 0.0
+        cost = self.config.price.cost_usd(*counts, written) if self.config.price else 0.0
         usage = Usage(int(answered), *counts, cost, model=tokens.get("model"), estimated=int(tokens["estimated"]))
         self.spend.add(usage)
         return usage

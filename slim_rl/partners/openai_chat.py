@@ -28,7 +28,7 @@ from slim_rl.environment import View
 from slim_rl.errors import ConfigError
 from slim_rl.jsonl import whole_characters
 from slim_rl.partners.endpoint import Completion, Endpoint
-from slim_rl.partners.quoting import QUOTED, one_line, quoted, sanitized
+from slim_rl.partners.quoting import QUOTED, one_line, quoted, sanitized, spoken
 
 Messages = list[dict[str, str]]
 
@@ -147,8 +147,7 @@ class OpenAIPartner(Partner):
         usage = Usage()
         errors: list[str] = []
         thoughts: list[str | None] = []
-        # A reply that is all thought twice in a row will be so the third time.
-        while len(errors) <= self.config.malformed_retries and errors[-2:] != [self._all_thought] * 2:
+        while len(errors) <= self.config.malformed_retries:
             try:
                 completion = await self.endpoint.ask(messages, view.seed % 2**31)
             except PartnerFailure as failure:
@@ -157,6 +156,7 @@ class OpenAIPartner(Partner):
                 raise
             usage += completion.usage
             text, thought = split_thought(completion.text)  # the other player does not see the thought
+            text = spoken(text).strip()
             action = self.action_in(text, view)
             aside = len(action) < len(text)
             thoughts += [completion.thought, completion.refusal and f"(It refused: {completion.refusal})", thought]

@@ -36,6 +36,15 @@ _CONTROL = re.compile(
 )
 
 
+_TOKEN = re.compile("<[|\uff5c][^<>\\n]{1,40}[|\uff5c]>|</s>|<(?:eos|bos|(?:start|end)_of_turn)>|\\[/?INST\\]")
+
+
+def spoken(text: str) -> str:
+    """Returns what a model says: up to its first control token, or the last part of a text that begins with one."""
+    parts = [part for part in _TOKEN.split(text) if part.strip()] or [""]
+    return parts[-1 if _TOKEN.match(text.lstrip()) else 0]
+
+
 def sanitized(text: str) -> str:
     """Returns `text` without invisible characters, and with each control token broken by a space: ``< |im_end|>``."""
     return _CONTROL.sub(lambda match: f"{match[0]} ", _INVISIBLE.sub("", whole_characters(text)))

@@ -131,6 +131,7 @@ class OpenAIServer:
         seen: given the query of each request, if `keep`.
         refuses: the parameters of `REFUSALS` that the model does not take; a request hears of one at a time.
         models: whether it serves /v1/models.
+        shutdown: the date there on which its model ends.
         refusal: what every request meets while it is set, such as a revoked key.
         odd_rate: share of the answers that are one of `ODD`.
         revoked: (after, for) seconds from the first request in which the key is refused.
@@ -145,6 +146,7 @@ class OpenAIServer:
     seen: Callable[[str], None] = lambda query: None
     refuses: tuple[str, ...] = ()
     models: bool = True
+    shutdown: str | None = None
     refusal: Step | None = None
     revoked: tuple[float, float] = (0.0, 0.0)
     odd_rate: float = 0.0
@@ -197,7 +199,9 @@ class OpenAIServer:
             return web.Response(status=404, text="404 page not found")
         if self.key is not None and request.headers.get("Authorization") != f"Bearer {self.key}":
             return _error(401, "Incorrect API key provided.", "invalid_api_key")
-        return web.json_response({"object": "list", "data": [{"id": self.model, "object": "model"}]})
+        return web.json_response(
+            {"object": "list", "data": [{"id": self.model, "object": "model", "shutdown_date": self.shutdown}]}
+        )
 
     async def _tally(self, request: web.Request) -> web.Response:
         return web.json_response({"busiest": self.busiest, "games": self.tally, "refused": self.refused})

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from slim_rl.config import ChatPolicyConfig, Limits, Price, hosted, load_config
+from slim_rl.config import ChatPolicyConfig, Limits, OpenAIConfig, Price, hosted, load_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.players import PartnerFailure, make_partner
@@ -160,7 +160,15 @@ async def test_replayed_words_are_cut_as_live_ones_are(
 # --- successors
 
 
-@pytest.mark.parametrize("model", ["gpt-5-mini", "Qwen/Qwen3-32B"])
+@pytest.mark.parametrize(("named", "date"), [("2027-01-14", "2027-01-14"), (None, None), ("soon", None)])
+async def test_the_end_of_a_model_is_the_endpoints_word(
+    server: OpenAIServer, named: str | None, date: str | None
+) -> None:
+    server.shutdown = named
+    assert await partner_of(server).endpoint.shutdown_date() == date
+
+
+@pytest.mark.parametrize("model", ["gpt-5.4-mini-2026-03-17", "gpt-6-luna", "Qwen/Qwen3-32B"])
 async def test_successor_setting_makes_a_working_partner(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The guide's line of settings."""
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
@@ -170,14 +178,14 @@ async def test_successor_setting_makes_a_working_partner(model: str, monkeypatch
     config = load_config(ROOT / "configs" / "matching.yaml", changes)
     assert config.partner.openai.model == model
     make_partner(config)  # its key, its price and its budget go together
-    thinks = "gpt-5" in model
+    thinks = "gpt-" in model
     async with OpenAIServer(model=model, refuses=REFUSES[:3] if thinks else (), key="sk-test") as server:
         here = load_config(ROOT / "configs" / "matching.yaml", [*changes, f"partner.openai.base_url={server.url}"])
         partner = make_partner(here)
         assert partner is not None and (await partner.act(VIEW)).text == ANSWER
     (sent,) = server.requests
     if thinks:
-        assert sent["reasoning_effort"] == "minimal" and sent["max_completion_tokens"] == 1000
+        assert sent["reasoning_effort"] == "none" and sent["max_completion_tokens"] == 300
     else:
         assert sent["chat_template_kwargs"] == {"enable_thinking": False}
 
@@ -185,7 +193,7 @@ async def test_successor_setting_makes_a_working_partner(model: str, monkeypatch
 def test_a_price_is_a_models_own_and_not_its_familys() -> None:
     names = hosted.PRICES
     assert hosted.entry_of("gpt-4.1-2025-04-14", names) == "gpt-4.1"
-    assert hosted.entry_of("gpt-5-mini-2025-08-07", names) == "gpt-5-mini"
+    assert hosted.entry_of("gpt-5.4-mini-2026-03-17", names) == "gpt-5.4-mini"
     assert hosted.entry_of("gpt-4o-2024-05-13", names) == "gpt-4o-2024-05-13"
     assert hosted.entry_of("gpt-4o-2024-08-06", names) == "gpt-4o"
     assert [hosted.entry_of(name, names) for name in ("gpt-5-pro", "gpt-5.2", "gpt-4o-audio-preview", "gpt-4")] == [
@@ -197,3 +205,9 @@ def test_the_built_in_prices_can_be_replaced() -> None:
     config = partner_config(None, model="gpt-5-pro", prices={"gpt-5-pro": {"input": 15, "output": 120}}).openai
     assert config.price == Price(input=15, output=120)
     assert partner_config(None, model="gpt-5").openai.price == Price(input=1.25, cached=0.125, output=10.0)
+
+
+def test_cache_writes_have_their_price() -> None:
+    luna, older = (OpenAIConfig(model=model).price for model in ("gpt-6-luna", "gpt-4.1"))
+    assert luna is not None and luna.cost_usd(1_000_000, 500_000, 0, 400_000) == pytest.approx(0.01 + 0.005 + 0.05)
+    assert older is not None and older.cost_usd(1_000_000, 0, 0, 400_000) == pytest.approx(2.0), "written at no charge"

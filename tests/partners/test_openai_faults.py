@@ -183,6 +183,22 @@ def test_a_pause_may_be_a_date() -> None:
     assert retry_after({}) is None
 
 
+@pytest.mark.parametrize(
+    ("content", "seconds"),
+    [
+        ("Rate limit of requests per day reached. Please try again in 7m12s.", 432.0),
+        ('{"error": {"code": 429, "details": [{"@type": "RetryInfo", "retryDelay": "34s"}]}}', 34.0),
+        ('{"error": "busy", "retry_after_ms": 1500}', 1.5),
+        ('{"detail": {"retryAfterSeconds": 20, "limit": 6000}}', 20.0),
+        ("Please wait 2 minutes and 5 seconds before the next call.", 125.0),
+        ("The limit of 6000 resets in 1.5h", 5400.0),
+        ("Retry it 3 times, or ask for a limit above 60 requests per minute.", None),
+    ],
+)
+def test_a_pause_may_be_in_the_body(content: str, seconds: float | None) -> None:
+    assert retry_after({}, content) == seconds
+
+
 # --- a wrong configuration
 
 

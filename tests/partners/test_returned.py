@@ -117,6 +117,7 @@ async def test_busy_is_asked_again_beyond_the_retries(server: OpenAIServer, step
 
 MONEY = "the account has no money left"
 KEY = r"is the key in \$OPENAI_API_KEY right"
+ADDRESS = r"are partner\.openai\.base_url and the model .* right"
 NAME = f"is the model {MODEL} right"
 STOPS: dict[str, tuple[Step, str]] = {
     "401": (http(401, {"error": {"message": "No."}}), r"HTTP 401: No\. \(is the key in \$OPENAI_API_KEY right\?\)"),
@@ -148,7 +149,9 @@ STOPS: dict[str, tuple[Step, str]] = {
     "401 within 200": (inside({"code": 401, "message": "No auth credentials found"}), KEY),
     "OpenRouter's model": (http(400, {"error": {"message": "m is not a valid model ID", "code": 400}}), NAME),
     "LiteLLM's model": (http(400, {"error": {"message": "Invalid model name passed in model=m", "code": "400"}}), NAME),
-    "Azure's deployment": (http(404, {"error": {"code": "DeploymentNotFound", "message": "No."}}), NAME),
+    "Azure's deployment": (http(404, {"error": {"code": "DeploymentNotFound", "message": "No."}}), ADDRESS),
+    "an address without /v1": (http(404, "404 page not found"), ADDRESS),
+    "LM Studio's address": (inside("Unexpected endpoint or method. (POST /chat/completions)"), ADDRESS),
     "a wrong path": (http(405, "Method not allowed"), r"is partner\.openai\.base_url right"),
     "a parameter of the config": (
         http(400, {"error": {"message": "Unknown parameter: 'reasoning_effort'."}}),
@@ -181,7 +184,7 @@ async def test_what_a_person_must_change_stops_the_run(
     partner = partner_of(server, concurrency=1, reasoning_effort="low", extra={"top_k": 3})
     outcomes = await ask_many(partner, 4)
     assert all(isinstance(outcome, PartnerFailure) for outcome in outcomes)
-    assert partner.stopped is not None and len(server.times) == 1, "one request tells all"
+    assert partner.stopped is not None and len(server.times) <= 2, "tried once without a parameter that is named"
     assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 1
     with pytest.raises(PartnerFailure, match=sentence):
         await partner.act(VIEW)
@@ -260,6 +263,8 @@ LEARNED: dict[str, tuple[Step, list[str]]] = {
         ["seed"],
     ),
     "within 200": (inside({"code": 400, "message": "Unsupported parameter(s): `seed`"}), ["seed"]),
+    "deprecated": (http(400, {"error": {"message": "`temperature` is deprecated for this model."}}), ["temperature"]),
+    "out of range": (http(400, {"error": {"message": "seed must be between 0 and 65535"}}), ["seed"]),
 }
 
 
@@ -268,10 +273,38 @@ async def test_a_refused_parameter_is_learned(server: OpenAIServer, step: Step, 
     server.meets = lambda body: step if any(name in body for name in refused) else None
     partner = partner_of(server)
     assert (await partner.act(VIEW)).text == ANSWER and (await partner.act(VIEW)).text == ANSWER
-    assert len(server.times) == 3, "it is learned once"
+    assert len(server.times) == 2 + len(refused), "each is learned once"
     assert partner.identity["refused"] == refused
     kept = {"temperature", "seed", "max_tokens"} - set(refused)
     assert kept <= server.requests[-1].keys() and not set(refused) & server.requests[-1].keys()
+
+
+async def test_of_two_that_exclude_each_other_one_is_left_out(server: OpenAIServer) -> None:
+    both = http(400, {"error": {"message": "`temperature` and `top_p` cannot both be specified for this model."}})
+    server.meets = lambda body: both if {"temperature", "top_p"} <= body.keys() else None
+    partner = partner_of(server, top_p=0.9)
+    assert (await partner.act(VIEW)).text == ANSWER and partner.identity["refused"] == ["temperature"]
+
+
+@pytest.mark.parametrize("words", ["System role not supported", "Conversation roles must alternate user/assistant/..."])
+async def test_refused_system_role_begins_the_first_message(server: OpenAIServer, words: str) -> None:
+    refusal = http(400, {"error": {"message": words}})
+    server.meets = lambda body: refusal if body["messages"][0]["role"] == "system" else None
+    server.answer = lambda body: ANSWER
+    partner = partner_of(server)
+    assert (await partner.act(VIEW)).text == ANSWER
+    rules, opening, *_ = partner.messages(VIEW)
+    first = server.requests[-1]["messages"][0]
+    assert first == {"role": "user", "content": f"{rules['content']}\n\n{opening['content']}"}
+
+
+@pytest.mark.parametrize("first", [0, 1])
+async def test_spent_budget_of_tokens_is_a_cut_reply(server: OpenAIServer, first: int) -> None:
+    """OpenAI's error of status 400, for the first request or a later one."""
+    spent = http(400, {"error": {"message": "The message is not finished: max_tokens or output limit was reached."}})
+    server.meets = lambda body: spent if len(server.times) == 1 + first else None
+    partner = partner_of(server)
+    assert [(await partner.act(VIEW)).text for _ in range(2)] == [ANSWER] * 2 and partner.usage.malformed == 0
 
 
 # --- answers in other forms, which are played
@@ -306,6 +339,25 @@ async def test_an_answer_of_another_form_is_played(server: OpenAIServer, step: S
     assert reply.text.replace("*", "") == "[message] 60." and reply.usage is not None
     assert (reply.usage.retries, reply.usage.malformed, reply.usage.asides) == (0, 0, 0)
     assert reply.thought == ("Hm." if "Hm." in str(step) else None)
+
+
+# What is not the action, which nobody is to read.
+BESIDE: dict[str, Step] = {
+    "a thought in other marks": Step(text="<reasoning>Ava Li is 60; stay shy.</reasoning>\n[message] 60."),
+    "a thought in marks at the end": Step(text="[message] 60. <scratchpad>Was that shy?</scratchpad>"),
+    "a control token": Step(text="[message] 60.<|im_end|>"),
+    "another turn": Step(text="[message] 60.<|im_end|>\n<|im_start|>user\n[message] And BLEU?"),
+    "a turn from its beginning": Step(text="<|im_start|>assistant\n[message] 60.<|im_end|>"),
+    "the other player's line": Step(text="[message] 60.\nOther player: And Ava Li on BLEU?\nMe: 60."),
+    "the other player's line, quoted": Step(text="[message] 60.\n> And Ava Li on BLEU?"),
+}
+
+
+@pytest.mark.parametrize("step", BESIDE.values(), ids=BESIDE)
+async def test_what_is_not_the_action_is_not_said(server: OpenAIServer, step: Step) -> None:
+    script(server, step)
+    reply = await partner_of(server).act(VIEW)
+    assert reply.text == "[message] 60." and reply.usage is not None and reply.usage.malformed == 0
 
 
 # --- malformed: asked again with the reason, which is kept
@@ -349,10 +401,10 @@ async def test_a_malformed_reply_is_kept_and_asked_again(
     assert why in server.requests[1]["messages"][-1]["content"] and reply.thought == thought
 
 
-async def test_all_thought_twice_in_a_row_ends_the_game(server: OpenAIServer, caplog: pytest.LogCaptureFixture) -> None:
+async def test_replies_all_thought_end_the_game(server: OpenAIServer, caplog: pytest.LogCaptureFixture) -> None:
     server.meets = lambda body: Step(part=NOTHING | {"reasoning_content": "Hm."}, choice=CUT)
     with pytest.raises(PartnerFailure, match="all thought, and max_tokens=300 left none") as failure:
-        await partner_of(server, malformed_retries=9).act(VIEW)
+        await partner_of(server, malformed_retries=1).act(VIEW)
     assert failure.value.thought == "Hm.\n\nHm." and failure.value.reason is StopReason.PARTNER_ERRORS
     assert len(server.requests) == 2
     assert [r.getMessage() for r in caplog.records] == [

@@ -26,6 +26,9 @@ from slim_rl.partners.openai_chat import OpenAIPartner
 _PARAGRAPHS = re.compile(
     r"\n[ \t]*\n\s*|\n(?=\W*(?:notes?|thoughts?|thinking|reasoning|explanation|rationale)\b)", re.IGNORECASE
 )
+# Thoughts in marks of any name but HTML's own, and a line that begins as the other player's.
+_ASIDE = re.compile(r"<(?!(?:b|i|u|em|strong|code|span|p)\b)(\w+)[^<>]*>.*?</\1\s*>", re.DOTALL)
+_SPEAKER = re.compile(r"\n[^\S\n]*(?:>|[*_]*(?P<label>[^\W\d_][\w' ]{0,30})[*_]*:[*_]*\s)")
 _LISTED = re.compile(r"(?:[-*•|]|\d+[.)])\s")
 
 
@@ -34,7 +37,6 @@ class MatchingChatPartner(OpenAIPartner):
 
     Args:
         accept_fraction: as of the scripted partners.
-        max_pairs, wordings, answers: theirs alone, so that one config serves both; a model answers in its own words.
     """
 
     def __init__(
@@ -42,9 +44,6 @@ class MatchingChatPartner(OpenAIPartner):
         config: OpenAIConfig,
         endpoint: Endpoint | None = None,
         accept_fraction: float = ACCEPT_FRACTION,
-        max_pairs: int | None = None,
-        wordings: int | None = None,
-        answers: float | None = None,
     ) -> None:
         check_chance("accept_fraction", accept_fraction, "a share")
         self.accept_fraction = accept_fraction
@@ -84,12 +83,17 @@ class MatchingChatPartner(OpenAIPartner):
         """Returns the one tagged action within a reply with thoughts before or after it.
 
         A first reply without a tag is a message, since local models often forget the tag there. A reply that can be read in more than one way
-        stays as it is, and is refused.
+        stays as it is, and is refused. Thoughts in marks, and what is written for the other player, are left out.
         """
+        text = _ASIDE.sub("", text).strip()
+        for speaker in _SPEAKER.finditer(text):
+            if speaker["label"] is None or not view.private.roster.find(speaker["label"]):
+                text = text[: speaker.start()]
+                break
         tags = list(TAG.finditer(text))
         if not tags:
             first = all(utterance.seat != view.seat for utterance in view.history) and view.private.pending is None
-            return f"[message] {text}" if first and text and not text.startswith("[") else text
+            return f"[message] {text}" if first and text and text[0] not in "[<" else text
         # where the line begins, for tags that only decoration stands before
         lines = [text.rfind("\n", 0, tag.start()) + 1 for tag in tags]
         begins = [at for at, tag in zip(lines, tags, strict=True) if not text[at : tag.start()].strip(DECORATION)]
