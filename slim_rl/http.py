@@ -23,7 +23,10 @@ class Response:
 
 
 class Client:
-    """Client that uses no proxy, follows no redirect and decompresses nothing. Timeouts are the caller's: a long queue is no error."""
+    """Client that uses no proxy, follows no redirect and decompresses nothing.
+
+    Timeouts are the caller's: a long queue is no error.
+    """
 
     def __init__(self) -> None:
         self._sessions = PerLoop(self._session, aiohttp.ClientSession.close)

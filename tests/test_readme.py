@@ -112,12 +112,8 @@ def test_readme_has_at_most_110_lines_one_picture_and_the_hook() -> None:
         assert wanted in screen
 
 
-def test_walk_from_row_to_gradient_names_ten_files() -> None:
-    walk = (
-        (ROOT / "CONTRIBUTING.md")
-        .read_text(encoding="utf-8")
-        .partition("## From one row to its gradient")[2]
-        .partition("\n\nThen")[0]
-    )
-    files = set(re.findall(r"`(\w+/[\w/]+\.py)`", walk))
-    assert {"backends/slime/hook.py", "dialogue/loop.py", "games/matching/env.py"} <= files and len(files) == 10
+@pytest.mark.parametrize(("walk", "number"), [("From a row to a sample", 11), ("From a config key to a slime flag", 7)])
+def test_walk_names_its_files_once_and_is_short(walk: str, number: int) -> None:
+    text = (ROOT / "docs" / "explanation" / "from-game-to-gradient.md").read_text(encoding="utf-8")
+    files = re.findall(r"^\d+\. `([\w/.]+)`", text.partition(f"## {walk}\n")[2].partition("\n## ")[0], re.M)
+    assert len(set(files)) == len(files) == number

@@ -43,7 +43,7 @@ def sentences(questions: Change, reward: Change) -> list[str]:
 
 
 def direction(change: Change) -> int:
-    """Returns 1 for a rise, -1 for a fall, 0 if the interval includes zero, or as few equal games show nothing."""
+    """Returns 1 for a rise, -1 for a fall, 0 if the interval includes zero or the test shows nothing."""
     if known(change["p"]) and change["p"] >= 1 - LEVEL:
         return 0
     return 1 if change["low"] > 0 else -1 if change["high"] < 0 else 0

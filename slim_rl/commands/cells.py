@@ -36,7 +36,7 @@ from slim_rl.policies.engines import EngineChoice, ReadyPolicy, ready_policy
 from slim_rl.runs import lock_folder, record_settings
 from slim_rl.seeds import seed_of
 
-logger = logging.getLogger("slim_rl.evaluate")
+logger = logging.getLogger(__name__)
 CHAT, SCRIPTED = "openai:", "scripted:"  # prefixes of the names of chat models and of scripted policies
 
 

@@ -40,7 +40,7 @@ _TOKEN = re.compile("<[|\uff5c][^<>\\n]{1,40}[|\uff5c]>|</s>|<(?:eos|bos|(?:star
 
 
 def spoken(text: str) -> str:
-    """Returns what a model says: up to its first control token, or the last part of a text that begins with one."""
+    """Returns a text up to its first control token, or its last part if it begins with one."""
     parts = [part for part in _TOKEN.split(text) if part.strip()] or [""]
     return parts[-1 if _TOKEN.match(text.lstrip()) else 0]
 

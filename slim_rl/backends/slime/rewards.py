@@ -105,7 +105,10 @@ def flat(samples: Iterable[Any]) -> Iterable[Sample]:
 
 
 def dialogue_of(sample: Sample) -> Dialogue:
-    """Returns the record of a sample's dialogue, with its tokens. Annotates it if slime cancelled the game before that was done."""
+    """Returns the record of a sample's dialogue, with its tokens.
+
+    Annotates it if slime cancelled the game before that was done.
+    """
     dialogue = Dialogue.from_dict(sample.metadata[RECORD])
     if not dialogue.response_ids and dialogue.tokens:  # they are the sample's
         at = len(sample.tokens) - sample.response_length

@@ -54,7 +54,10 @@ def before_training(balance: Any) -> Any:
 
 
 def after_an_error(step: Any) -> Any:
-    """Wraps verl's `_step_once`, and checks for a stop after verl's own error: it has one if every dialogue of a step failed."""
+    """Wraps verl's `_step_once`, and checks for a stop after verl's own error.
+
+    It has one if every dialogue of a step failed.
+    """
 
     @functools.wraps(step)
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -64,7 +64,9 @@ class Decoder:
 
     @torch.no_grad()  # grad mode belongs to the thread, so it is set here and not by the caller
     def decode(self, continuing: Sequence[Row], joining: Sequence[Row]) -> None:
-        """Samples until enough rows have ended, or more wait than run. Rows that are not `ended` then are `continuing` in the next call.
+        """Samples until enough rows have ended, or more wait than run.
+
+        Rows that are not `ended` then are `continuing` in the next call.
 
         All rows have `states` afterwards if the decoder mixes.
         """
