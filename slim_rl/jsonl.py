@@ -106,9 +106,7 @@ def read(
             if line.torn and torn != "refuse":
                 if torn == "warn":
                     warnings.warn(
-                        f"{path}, line {line.number}: left out, since it is incomplete.",
-                        SlimWarning,
-                        stacklevel=3,
+                        f"{path}, line {line.number}: left out, since it is incomplete.", SlimWarning, stacklevel=3
                     )
             elif line.error is not None:
                 raise _not_json(path, line)

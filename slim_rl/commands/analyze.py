@@ -24,8 +24,7 @@ def command(
         int, typer.Option(min=0, help="seed of the dialogues shown, and of the games of reference lines")
     ] = 0,
     max_dialogues: Annotated[
-        int,
-        typer.Option(min=0, help="maximum number of dialogues to read in the report; figures and tables use all"),
+        int, typer.Option(min=0, help="maximum number of dialogues to read in the report; figures and tables use all")
     ] = MAX_DIALOGUES,
     price: Annotated[float, typer.Option(min=0, help="question cost, in reward, for the gap to the ideal asker")] = 0.0,
     human: Human = None,

@@ -40,8 +40,7 @@ GAMES = 200  # default number of games per cell
 def command(
     config: ConfigFile,
     checkpoint: Annotated[
-        list[str] | None,
-        typer.Option("--checkpoint", "--model", help="model or run folder, or hub name (repeatable)"),
+        list[str] | None, typer.Option("--checkpoint", "--model", help="model or run folder, or hub name (repeatable)")
     ] = None,
     policy: Annotated[
         list[str] | None,

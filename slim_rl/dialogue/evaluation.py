@@ -73,12 +73,7 @@ def play_held_out(
 
         left = [spec for spec in specs if any(name not in done for name in worker.ids(spec))]
         dialogues = sum(len(worker.ids(spec)) for spec in left)
-        with tqdm(
-            total=dialogues,
-            desc=title,
-            unit="dialogue",
-            disable=None if own_rank() == 0 else True,
-        ) as bar:
+        with tqdm(total=dialogues, desc=title, unit="dialogue", disable=None if own_rank() == 0 else True) as bar:
             run(worker.play_all(left, policy=policy, max_live=max_live, done=keep))
     if worker.stopped:
         raise SlimError(f"{worker.stopped} Finished dialogues are in {log}; the same command plays the rest.")

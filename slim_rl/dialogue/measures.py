@@ -372,7 +372,7 @@ def cannot_play(dialogues: Sequence[Dialogue]) -> str:
 
 
 _WITHOUT_RESULT = {reason for reason in StopReason if not reason.is_failure} - {
-    *(StopReason.AGREED, StopReason.FINISHED, StopReason.REJECTED),
+    *(StopReason.AGREED, StopReason.FINISHED, StopReason.REJECTED)
 }
 
 

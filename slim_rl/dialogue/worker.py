@@ -66,12 +66,7 @@ class RolloutWorker:
     """
 
     def __init__(
-        self,
-        config: Config,
-        chat: Chat | None,
-        policy: Player | None = None,
-        *,
-        partner: Partner | None = None,
+        self, config: Config, chat: Chat | None, policy: Player | None = None, *, partner: Partner | None = None
     ) -> None:
         self.config, self.chat, self.policy = config, chat, policy
         self.training_reward = make_training_reward(config)
@@ -131,11 +126,7 @@ class RolloutWorker:
         return [f"{spec.id}/{seat}" for seat in (0, 1)] if self.selfplay else [spec.id]
 
     async def play(
-        self,
-        spec: DialogueSpec,
-        *,
-        policy: Player | None = None,
-        limits: Limits | None = None,
+        self, spec: DialogueSpec, *, policy: Player | None = None, limits: Limits | None = None
     ) -> list[Dialogue]:
         """Plays one dialogue, or both of self-play, in a new environment.
 

@@ -70,10 +70,7 @@ def test_an_unknown_command_is_answered_by_the_known_ones(slim_rl) -> None:
     assert "no command 'trian'; did you mean train?" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "meant"),
-    [(["warmstart"], "lab warmstart"), (["lab", "warmstrat"], "warmstart")],
-)
+@pytest.mark.parametrize(("words", "meant"), [(["warmstart"], "lab warmstart"), (["lab", "warmstrat"], "warmstart")])
 def test_a_command_of_the_lab_is_found_by_its_name(slim_rl, words, meant) -> None:
     result = slim_rl(*words)
     assert result.returncode == 2 and f"did you mean {meant}?" in result.stderr

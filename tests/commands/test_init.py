@@ -66,10 +66,7 @@ def play(runs: list[str]) -> None:
 
 def test_what_is_written_is_never_over_a_persons_own_file(empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert call("lab", "init", "experiment", "paper") == 0
-    assert sorted(path.name for path in Path("paper").iterdir()) == [
-        "PREREGISTRATION.md",
-        "experiment.yaml",
-    ]
+    assert sorted(path.name for path in Path("paper").iterdir()) == ["PREREGISTRATION.md", "experiment.yaml"]
     Path("paper/experiment.yaml").write_text("title: mine")
     assert call("lab", "init", "experiment", "paper") == 1 and "exists: name another" in capsys.readouterr().err
     assert Path("paper/experiment.yaml").read_text() == "title: mine"

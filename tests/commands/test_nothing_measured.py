@@ -51,11 +51,7 @@ def test_play_of_a_game_that_failed_exits_with_1(tmp_path: Path, capsys: Any, mo
 
 def test_train_whose_first_evaluation_failed_exits_with_1(tmp_path: Path, capsys: Any) -> None:
     pytest.importorskip("trl")
-    places = {
-        "output_dir": tmp_path / "runs",
-        "train.processes": 1,
-        "train.eval_games": 2,
-    }
+    places = {"output_dir": tmp_path / "runs", "train.processes": 1, "train.eval_games": 2}
     places |= {"data.num_train": 16, "policy.model": ROOT / "data" / "warmstart"}
     sets = [word for key, value in places.items() for word in ("--set", f"{key}={value}")]
     with pytest.raises(SystemExit) as ended:

@@ -44,12 +44,7 @@ def test_partner_problems_stop_the_launch_before_costs(
 
 
 def test_on_another_cluster_the_key_may_be_its_own(cluster: Cluster, model: Path, small: Path) -> None:
-    words = [
-        "--set",
-        "partner.openai.cassette=answers.sqlite",
-        "--set",
-        "partner.kind=openai",
-    ]
+    words = ["--set", "partner.openai.cassette=answers.sqlite", "--set", "partner.kind=openai"]
     run = cluster.folder / "run"
     done = launch(cluster, *words, MODEL=model, CONFIG=small, SAVE_DIR=run, **ELSEWHERE)
     assert done.returncode == 0, done.stderr
