@@ -1,6 +1,7 @@
 # The public names and their modules; slim_rl/__init__.py reads them here, and so do type checkers.
 from slim_rl.analysis import analyze as analyze
 from slim_rl.backends import train as train
+from slim_rl.config import Config as Config
 from slim_rl.config import Section as Section
 from slim_rl.config import load_config as load_config
 from slim_rl.dialogue.games_file import load_rows as load_rows

@@ -153,14 +153,14 @@ class BaseEnvironment(ABC):
         """Returns the reward so far, in `reward_range`; both seats share it."""
 
     @abstractmethod
-    def get_prompt_prefix(self, seat: int = 0) -> str:
-        """Returns the rules, as a system prompt for `seat`."""
-
-    @abstractmethod
     def get_state_description(self, seat: int = 0) -> str:
         """Returns the private information of `seat`, as its opening user message."""
 
     # --- members with a default
+
+    def get_prompt_prefix(self, seat: int = 0) -> str:
+        """Returns the rules, as a system prompt for `seat`; empty: none."""
+        return ""
 
     @classmethod
     def sample_state(cls, seed: int) -> Any:
@@ -195,8 +195,11 @@ class BaseEnvironment(ABC):
 
     def prompt(self, seat: int = 0) -> list[dict[str, str]]:
         """Returns the opening chat messages of `seat`."""
-        rules = [{"role": "system", "content": self.get_prompt_prefix(seat)}] if self.rules != "none" else []
-        return [*rules, {"role": "user", "content": self.get_state_description(seat)}]
+        rules = "" if self.rules == "none" else self.get_prompt_prefix(seat)
+        return [
+            *([{"role": "system", "content": rules}] if rules else []),
+            {"role": "user", "content": self.get_state_description(seat)},
+        ]
 
     def close(self) -> None:  # noqa: B027  most games hold nothing
         """Releases the game's resources; nothing by default."""

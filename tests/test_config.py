@@ -235,6 +235,7 @@ def test_plain_values_of_a_file_are_those_of_yaml_1_2(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_misspelt_key_of_a_program_is_refused() -> None:
+def test_changes_by_a_program_are_checked() -> None:
+    assert Config().changed(output_dir="x", name="a").run_dir == Path("x/a")
     with pytest.raises(ConfigError, match=r"'stepz' is not a key slim_rl knows; did you mean 'steps'\?"):
         Config().changed(train={"stepz": 3})

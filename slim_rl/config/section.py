@@ -122,7 +122,9 @@ class Section(BaseModel):
         for name, value in values.items():
             if name not in type(self).model_fields:
                 raise ConfigError(f"'{name}' is not a key slim_rl knows; {meant(name, type(self))}.")
-            old = getattr(self, name)
+            old, kind = getattr(self, name), type(self).model_fields[name].annotation
+            if isinstance(value, str) and Path in (kind, *typing.get_args(kind)):
+                value = Path(value)
             new[name] = old.changed(**value) if isinstance(old, Section) and isinstance(value, Mapping) else value
         return self.model_copy(update=new)
 

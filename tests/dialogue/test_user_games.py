@@ -139,15 +139,21 @@ def test_reward_inside_the_range_is_kept(game: str, reward: float) -> None:
     assert played(game).reward == pytest.approx(reward)
 
 
+class NoRules(Oracle):
+    get_prompt_prefix = BaseEnvironment.get_prompt_prefix
+
+
+def test_game_without_rules_opens_with_its_state() -> None:
+    dialogue = played("NoRules")
+    assert dialogue.reward == 1.0 and dialogue.prompt == [{"role": "user", "content": "Begin."}]
+
+
 class NoReward(BaseEnvironment):
     def reset(self, game_state: Any) -> Any: ...
 
     def step(self, text: str) -> Any: ...
 
     def get_state_description(self, seat: int = 0) -> str:
-        return ""
-
-    def get_prompt_prefix(self, seat: int = 0) -> str:
         return ""
 
 
