@@ -118,7 +118,7 @@ def exact(value: Any) -> Any:
         return {name: exact(each) for name, each in value.items()}
     if isinstance(value, list):
         return [exact(each) for each in value]
-    if isinstance(value, float) and value == np.float32(value):
+    if isinstance(value, float) and value == float(np.float32(value)):
         return float(str(np.float32(value)))  # the shortest decimals that round to the same float32
     return value
 
