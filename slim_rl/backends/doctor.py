@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from slim_rl import backends
-from slim_rl.backends.ready import check_games
+from slim_rl.backends.ready import check_games, check_model
 from slim_rl.config import Config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.games_file import deal, existing_rows, games_files, shortage
@@ -109,9 +109,10 @@ def check_machine(config: Config) -> Iterator[Check]:
     )
 
 
-def check_tokenizer(config: Config) -> Iterator[Check]:
-    """Checks the chat template against the token invariant, and the prompt's length against the context."""
+def check_policy(config: Config) -> Iterator[Check]:
+    """Checks that the model is here, its chat template against the token invariant, and the prompt's length against the context."""
     limits, model = config.limits, config.policy.model
+    check_model(model)
     chat = Chat(load_tokenizer(model), config.policy.thinking)  # raises if the template breaks the invariant
     row = next(deal(config, "train", 1))
     env = make_environment(config)
@@ -119,7 +120,7 @@ def check_tokenizer(config: Config) -> Iterator[Check]:
     prompt = len(chat.prompt_ids(env.prompt(0)))
     full = limits.context_tokens is not None and prompt + 2 * limits.turn_tokens > limits.context_tokens
     finding = f"{Path(model).name}: turns end cleanly; a prompt has {prompt} tokens"
-    yield verdict("tokenizer", finding, fail="Raise limits.context_tokens." if full else "")
+    yield verdict("model", finding, fail="Raise limits.context_tokens." if full else "")
 
 
 def check_data(config: Config) -> Iterator[Check]:
@@ -164,7 +165,7 @@ def check_partner(config: Config) -> Iterator[Check]:
 EXAMINATIONS: dict[str, Examination] = {
     "packages": check_packages,
     "machine": check_machine,
-    "tokenizer": check_tokenizer,
+    "model": check_policy,
     "games": check_data,
     "partner": check_partner,
 }

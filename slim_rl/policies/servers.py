@@ -79,11 +79,7 @@ class Starting:
 
 @contextmanager
 def starting(
-    engine: str,
-    model: str,
-    log: Path,
-    arguments: Sequence[str] = (),
-    environment: Mapping[str, str] | None = None,
+    engine: str, model: str, log: Path, arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None
 ) -> Iterator[Starting]:
     """Starts a server of `model` on a free port of this machine, for the length of the block.
 

@@ -22,12 +22,7 @@ from typing import Any
 
 import torch
 from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_bars
-from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    PreTrainedModel,
-    TemperatureLogitsWarper,
-)
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, TemperatureLogitsWarper
 from transformers.utils import logging
 
 from slim_rl import bundled

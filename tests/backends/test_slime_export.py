@@ -68,3 +68,4 @@ def test_slimes_own_tool_gives_the_weights_that_megatron_saved(tmp_path: Path, m
     found = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32).state_dict()
     assert found.keys() == weights.keys()
     assert all(torch.allclose(found[name], value) for name, value in weights.items())
+    assert "5 of 150 steps." in (tmp_path / "out" / "README.md").read_text(), "slime's first checkpoint is 0"

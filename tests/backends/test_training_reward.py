@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from slim_rl.config import Config, parse_config
-from slim_rl.dialogue.measures import tracked
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.training_reward import make_training_reward
 from tests.backends.paid_batch import BY_DIALOGUE, CONTROLS, STEP, dialogues, paid, run, samples, token_advantages
@@ -162,7 +161,6 @@ def loop_of(config: Config) -> Any:
     loop = object.__new__(DialogueLoop)
     worker = SimpleNamespace(training_reward=make_training_reward(config))
     loop.process = SimpleNamespace(config=config, worker=worker)  # type: ignore[assignment]
-    loop._tracked = [name for name in tracked(config.environment) if name != "reward"]
     return loop
 
 

@@ -26,7 +26,7 @@ def test_a_machine_that_is_well(tmp_path: Path, config: dict[str, Any]) -> None:
     with pytest.raises(typer.Exit) as ended:
         command(tmp_path / "config.yaml")
     assert ended.value.exit_code == 0
-    assert "prompt has" in checks["tokenizer"].finding
+    assert "prompt has" in checks["model"].finding
     assert "shy answered" in checks["partner"].finding
     assert sorted(path.name for path in tmp_path.iterdir()) == ["Qwen3-0.6B", "config.yaml"], "looking writes nothing"
 
@@ -55,8 +55,8 @@ def test_what_breaks_in_a_check_is_its_own_finding() -> None:
 @pytest.mark.parametrize(
     ("change", "check", "says"),
     [
-        ({"limits": {"context_tokens": 600, "turn_tokens": 256}}, "tokenizer", "Raise limits.context_tokens."),
-        ({"policy": {"model": "/"}}, "tokenizer", "has no tokenizer"),
+        ({"limits": {"context_tokens": 600, "turn_tokens": 256}}, "model", "Raise limits.context_tokens."),
+        ({"policy": {"model": "/"}}, "model", "holds no model's config.json"),
         ({"game": {"n": 4}}, "games", "make it again"),
         ({"train": {"games_per_step": 6}}, "games", "too few for a step"),
         ({"train": {"backend": "verl", "lr_schedule": "linear"}}, "machine", "which verl does not have"),
@@ -78,7 +78,7 @@ def test_template_without_an_end_token_fails(tmp_path: Path, config: dict[str, A
     settings["chat_template"] = template
     path.write_text(json.dumps(settings))
     (policy / "chat_template.jinja").write_text(template)
-    check = doctor(tmp_path, config)["tokenizer"]
+    check = doctor(tmp_path, config)["model"]
     assert check.status == "fail"
     assert "control token" in check.finding
 
@@ -100,4 +100,4 @@ class Stranger(Partner):
 
 
 def test_every_examination_has_a_line(tmp_path: Path, config: dict[str, Any]) -> None:
-    assert {"machine", "tokenizer", "partner"} <= doctor(tmp_path, config).keys() and len(EXAMINATIONS) >= 5
+    assert {"machine", "model", "partner"} <= doctor(tmp_path, config).keys() and len(EXAMINATIONS) >= 5

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -60,7 +59,7 @@ def test_a_run_whose_engine_is_killed_saves_what_it_has_trained(run: Run, killed
     assert f"see {run.folder}/sglang.log" in sentence and "Training stops: " in sentence
     assert "the 2 steps trained so far are saved; the same command resumes from there" in sentence
     assert last_whole(run.folder) == 1
-    assert [len(step) for step in run.samples().values()] == [DIALOGUES, DIALOGUES]
+    assert [len(run.samples()[step]) for step in range(2)] == [DIALOGUES, DIALOGUES]
 
 
 @pytest.fixture(scope="module")
@@ -98,21 +97,19 @@ def test_the_engine_plays_with_the_weights_that_are_trained(run: Run, resumed: s
     apart = run.measured()["train/train_rollout_logprob_abs_diff"]
     print(f"logprobs of trainer and engine, by step: {apart}")
     assert len(apart) == 3 and max(apart) < 1e-5
-    assert all(len(versions(sample)) == 1 for step in run.samples().values() for sample in step)
+    assert all(len(versions(sample)) == 1 for step in range(3) for sample in run.samples()[step])
 
 
 def test_turn_finds_its_prefix_in_the_engine_cache(run: Run, resumed: str) -> None:
-    told, steps = 0, run.samples()
-    for sample in [sample for step in steps.values() for sample in step]:
-        events = [event for event in sample["trace"]["events"] if event["name"] == "sglang_generate"]
-        ends = [event["attrs"] for event in events if event["type"] == "span_end"]
-        turns = [end for end in ends if "prompt_tokens" in end]  # a try that failed has none
-        for before, turn in pairwise(turns):
-            seen = before["prompt_tokens"] + before["completion_tokens"]
-            assert turn["cached_tokens"] >= seen - 1, "all but the token that was sampled last"
-            told += 1
-    print(f"{told} later turns, each with what was said before it in the engine's cache")
-    assert told > 0
+    later = 0
+    for sample in [sample for step in range(3) for sample in run.samples()[step]]:
+        prompt = len(sample["tokens"]) - sample["response_length"]
+        spans = [turn["span"] for turn in sample["metadata"]["dialogue"]["turns"] if turn["role"] == "policy"]
+        known = sum(prompt + end - 1 for _, end in spans[:-1])  # all but the token that was sampled last
+        assert sample["prefix_cache_info"]["cached_tokens"] >= known
+        later += len(spans) - 1
+    print(f"{later} later turns, each with what was said before it in the engine's cache")
+    assert later > 0
 
 
 def test_a_run_that_its_partner_stops_saves_the_step_before(run: Run, resumed: str) -> None:

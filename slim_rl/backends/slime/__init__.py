@@ -9,7 +9,7 @@ log       dialogue log and metrics for trackers
 launch    `slim-rl train` with slime, by scripts/run_matching.sh
 flags     slime's flags that depend on the config
 job       the Ray job's environment
-train     slime's training loop, in the job
+driver    slime's training script, in the job
 export    its checkpoints as models
 """
 

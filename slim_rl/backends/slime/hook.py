@@ -73,9 +73,7 @@ async def generate(
     samples = _seats(sample, context.worker.ids(spec))
     policy = SlimePolicy(args, context, sampling_params, samples)
     dialogues = await context.worker.play(
-        spec,
-        policy=policy,
-        limits=context.limits(args, policy.sampling["max_new_tokens"], evaluation),
+        spec, policy=policy, limits=context.limits(args, policy.sampling["max_new_tokens"], evaluation)
     )
     await annotate_beside(dialogue for dialogue in dialogues if dialogue.stop_reason is not StopReason.ABORTED)
     for dialogue in dialogues:

@@ -42,7 +42,7 @@ def log_rollout(
     """slime's ``--custom-rollout-log-function-path``: logs the dialogues of `samples`, and metrics under ``dialogue/``.
 
     Raises:
-        RunStopped: the partner takes no more calls, or more than `train.stop_failures` of the rollout's dialogues failed. `train` then
+        RunStopped: the partner takes no more calls, or more than `train.stop_failures` of the rollout's dialogues failed. `driver` then
             saves what was trained before.
     """
     global _begun

@@ -152,6 +152,5 @@ class DialogueLoop(AgentLoopBase):
                     for name in tracked(dialogue.environment)
                     if name != "reward"  # verl has its own
                 },
-                "dialogue": dialogue.to_dict(tokens=False),
             },
         )

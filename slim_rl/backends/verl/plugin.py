@@ -39,7 +39,8 @@ def check_stop(trainer: Any) -> None:
     if trained > 0 and not (Path(trainer.config.trainer.default_local_dir) / f"global_step_{trained}").exists():
         trainer.global_steps = trained
         trainer._save_checkpoint()
-    raise RunStopped(f"Training stops: {mark.read_text(encoding='utf-8')} The {trained} steps before it are saved.")
+    saved = f" The {trained} steps before it are saved." if trained > 0 else ""
+    raise RunStopped(f"Training stops: {mark.read_text(encoding='utf-8')}{saved}")
 
 
 def before_training(balance: Any) -> Any:
