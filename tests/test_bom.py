@@ -20,7 +20,10 @@ BOARD: dict[str, Any] = {"table": [[9, 1], [1, 9]], "mask1": [[1, 1], [1, 1]], "
 SAID = {"type": "message", "player": 0, "message": {"data": "Hello."}}
 
 READERS = {
-    "games": (json.dumps(BOARD) + "\n" + json.dumps(BOARD), lambda path: len(read_rows(path, MatchingEnv()))),
+    "games": (
+        json.dumps(BOARD) + "\n" + json.dumps({**BOARD, "seat": 1}),
+        lambda path: len(read_rows(path, MatchingEnv())),
+    ),
     "recorded games": (json.dumps({**BOARD, "action_log": [SAID]}), lambda path: len(list(read_recorded(path)))),
     "config": ("slim_rl:\n  name: mine\n", lambda path: load_config(path).name),
     "prompt": ("<!-- version: 3 -->\nBe shy.", lambda path: read_prompt(OpenAIConfig(prompt=path), None)),
