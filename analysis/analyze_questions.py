@@ -10,4 +10,4 @@ from slim_rl.cli import main
 
 if __name__ == "__main__":
     called = shlex.join(["analysis/analyze_questions.py", *sys.argv[1:]])
-    main(["analyze", *sys.argv[1:]], command_line=called, prefix="")
+    main(["analyze", *sys.argv[1:]], command_line=called)

@@ -81,6 +81,7 @@ def analyze(
         **numbers.summarise(log.frame, log.kinds),
         **{name: entry for section in added for name, entry in section.numbers.items()},
         **numbers.references(log, seed, references),
+        "partners": numbers.partners_of(log.frame),
         "sampled": min(max_dialogues, len(log.frame)),
     }
     sections = on_logs.sections(results, added)

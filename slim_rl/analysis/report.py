@@ -20,7 +20,7 @@ from slim_rl.analysis.tables import Row, Table, value
 from slim_rl.analysis.verdict import by_how_much, on_pair
 from slim_rl.dialogue.measures import shown_in
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.formats import DASH, NOT_MEASURED, count, known, p_value, plain, words
+from slim_rl.formats import DASH, NOT_MEASURED, count, known, p_value, plain, sentence, words
 
 Results = Mapping[str, Any]
 TITLE = "What did the policy learn to ask?"
@@ -71,9 +71,19 @@ def page(
     counts = results["counts"]
     about, sentences = _answer(results)
     played = f"{count(counts['dialogues'], 'dialogue')} of {count(counts['games'], 'game')}"
+    lead = [f"{played} in {count(len(results['runs']), 'run')} and {count(len(results['arms']), 'arm')}."]
     return Page(
         title=TITLE,
-        lead=f"{played} in {count(len(results['runs']), 'run')} and {count(len(results['arms']), 'arm')}.",
+        lead=" ".join(
+            [
+                *lead,
+                *(
+                    f"{sentence(name)}: {text[:1].lower()}{text[1:]}"
+                    for name, text in results["partners"].items()
+                    if text
+                ),
+            ]
+        ),
         about=about,
         sentences=sentences,
         sections=parts,

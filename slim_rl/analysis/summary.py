@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from slim_rl.analysis.held_out import by_arm, cells_of, compare, held_out
 from slim_rl.analysis.load import CASES, FAULTS, Log, read_dialogue
 from slim_rl.analysis.verdict import verdicts
 from slim_rl.dialogue.measures import MEASURES, OF_KIND, shown_in
-from slim_rl.environment import MATCHING, game_of
+from slim_rl.environment import MATCHING, game_of, load_object
 from slim_rl.errors import DataError
 from slim_rl.measured import measured
 
@@ -101,6 +102,16 @@ def _run(arm: Any, run: Any, rows: pd.DataFrame) -> dict[str, Any]:
         "policies": sorted(map(str, rows["policy"].unique())),
         "partners": sorted(map(str, rows["partner"].unique())),
     }
+
+
+def partners_of(frame: pd.DataFrame) -> dict[str, str]:
+    """Returns what each scripted partner of the frame's games does: the first line of its class's docstring, by name."""
+    about = {}
+    for environment, partner in frame[["environment", "partner"]].drop_duplicates().itertuples(index=False):
+        if path := getattr(game_of(environment), "partners", {}).get(partner):
+            text = getdoc(load_object(path, f"{environment}.partners.{partner}", "my_game.MyPartner")) or ""
+            about[str(partner)] = text.partition("\n")[0].strip()
+    return about
 
 
 # -- over training: the dialogues of one arm ---------------------------------------------------------------------------

@@ -302,7 +302,7 @@ def test_partner_faults_are_reported_and_subtracted_from_reward(tmp_path: Path) 
     page, cases = " ".join(summary.report.read_text(encoding="utf-8").split()), row["faults"][FALSE]["cases"]
     said = f"Partner faults after training: {FALSE}, 5 of {cases} times ({100 * 5 / cases:.1f}%). Reward of dialogues without any: from "
     assert said in page and page.index(said) < page.index("<figure")
-    assert f"5 of {cases}</span>" in page[page.index("Partner faults (intended ones included)") :]
+    assert f"5 of {cases}</span></span>" in page[page.index("Partner faults (intended ones included)") :]
 
 
 def test_a_dialogue_that_the_audit_cannot_read_still_counts(tmp_path: Path) -> None:

@@ -150,6 +150,7 @@ def test_numbers_of_the_page_are_those_of_the_summary(analysed: Summary, page: P
             "analyze <these> & those",
         ),
         *("Questions and reward within games", "It does not show causation", "Partner faults (intended ones included)"),
+        "Shy: partner that answers what it is directly asked, and is vague otherwise.",
         f"60 of {results['counts']['dialogues']:,} dialogues",
         f"To show the others in a terminal: slim-rl show {log_dir}",
     ):

@@ -16,7 +16,7 @@ from tests.paths import ROOT
 
 LOGS = HERE / "dialogues"
 # Of the machine, the moment or the code's version; and words, which are not what a golden is for.
-LEFT_OUT = ("version", "command", "logs", "files", "provenance", "warnings", "measures", "question_kinds")
+LEFT_OUT = ("version", "command", "logs", "files", "provenance", "warnings", "measures", "question_kinds", "partners")
 
 
 def figures() -> dict[str, Any]:
