@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import pytest
 
 from slim_rl.cli import main
 from slim_rl.config import load_config
-from slim_rl.dialogue.failures import nothing_measured
+from slim_rl.dialogue.failures import Failures, nothing_measured
 from slim_rl.dialogue.players import Partner, PartnerFailure
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.environment import View
+from slim_rl.errors import RunStopped
 from slim_rl.policies import model_of
 from tests.commands.shell import refused
 from tests.paths import ROOT
@@ -80,6 +82,26 @@ def dialogue(failed: bool) -> Dialogue:
 def test_nothing_measured_names_what_failed_throughout(played: dict[str, list[bool]], named: str) -> None:
     sentence = nothing_measured({name: [dialogue(each) for each in found] for name, found in played.items()})
     assert bool(sentence) == bool(named) and named in sentence
+
+
+@pytest.mark.parametrize(
+    ("reasons", "stops"),
+    [
+        ("broken broken agreed agreed", ""),
+        (
+            "broken broken aborted agreed",
+            r"2 of 3 dialogues failed \(67%\): 2 × broken: a fault. train.stop_failures allows 50%",
+        ),
+        ("budget agreed agreed agreed", "Training stops: a fault"),
+    ],
+)
+def test_training_stops_at_too_many_failures(reasons: str, stops: str) -> None:
+    played = [
+        Dialogue("d", "g", 0, 0, {}, {}, {}, stop_reason=StopReason(each), failure="a fault")
+        for each in reasons.split()
+    ]
+    with pytest.raises(RunStopped, match=stops) if stops else nullcontext():
+        Failures(played).check(load_config(LOCAL))
 
 
 @pytest.fixture

@@ -220,6 +220,12 @@ def test_usage_is_kept_with_its_turn(chat) -> None:
     assert dialogue.turns[1].usage.cost_usd == 0.5
 
 
+def test_game_reads_the_text_without_its_thought(chat) -> None:
+    dialogue, _ = play(chat, ["<think>go</think>wait", "go", "go"])
+    first = dialogue.turns[0]
+    assert (first.text, first.thought, first.error) == ("wait", "go", "Say go.")
+
+
 def test_money_of_a_call_without_a_reply_is_in_the_record(chat) -> None:
     class Lost(Says):
         async def act(self, view: Any) -> Turn:
