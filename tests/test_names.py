@@ -24,16 +24,7 @@ from tests.fakes.cluster import known_flags
 from tests.paths import ROOT
 
 # Preregistered, made by an earlier version, or about other projects
-FROZEN = (
-    "analysis/contrasts.yaml",
-    "analysis/bench/README.md",
-    "analysis/results/",
-    "analysis/belief/",
-    "analysis/rescue/",
-    "tests/",
-    "CHANGELOG.md",
-    "docs/upstream.md",
-)
+FROZEN = r"analysis/(?:contrasts\.yaml|bench/README|results/|belief/|rescue/)|tests/|CHANGELOG|.*PREREGISTRATION"
 # Options of other programs, of the predecessors, and one that is shown as misspelt
 FOREIGN = {
     *("--agent-llm", "--user-llm", "--max-concurrency", "--max-steps", "--model", "--num_games", "--output_dir"),
@@ -56,16 +47,9 @@ def options_of(command: str) -> set[str]:
 @cache
 def all_options() -> set[str]:
     """Returns the options of all commands, of slime, and of our scripts and tools."""
-    files = [
-        file
-        for pattern in ("scripts/*", "tools/**/*.py", "[be]*/**/*.py", "slim_rl/**/*.py")
-        for file in ROOT.glob(pattern)
-    ]
-    declared = re.findall(
-        r"""(?:add_argument\(|^ *|\|)["']?(--[a-z][\w-]*)["']?[,)|]""",
-        "\n".join(f.read_text("utf-8") for f in files if f.is_file()),
-        re.M,
-    )
+    patterns = ("scripts/*.[ps]*", "tools/**/*.py", "[be]*/**/*.py", "slim_rl/**/*.py")
+    code = "\n".join(file.read_text("utf-8") for pattern in patterns for file in ROOT.glob(pattern))
+    declared = re.findall(r"""(?:add_argument\(|^ *|\|)["']?(--[a-z][\w-]*)["']?[,)|]""", code, re.M)
     return {*declared, *known_flags(), *FOREIGN}.union(*map(options_of, CALLS))
 
 
@@ -80,9 +64,8 @@ def is_key(name: str) -> bool:
             models = [MatchingEnv.Settings, GuessWhoEnv.Settings, MatchingEnv.PlayerSettings]
             return parts[-1] in set().union(*(each.model_fields for each in models))
         kind = model.model_fields[part].annotation
-        models = [
-            each for each in (kind, *typing.get_args(kind)) if isinstance(each, type) and issubclass(each, BaseModel)
-        ]
+        kinds = [each for each in (kind, *typing.get_args(kind)) if isinstance(each, type)]
+        models = [each for each in kinds if issubclass(each, BaseModel)]
         if not models:
             return depth == len(parts) or bool(re.search("Mapping|dict", str(kind)))
         model = models[0]
@@ -98,9 +81,7 @@ def is_dotted(path: str) -> bool:
     parts = path.split(".")
     for end in range(len(parts), 0, -1):
         base = ROOT.joinpath(*parts[:end])
-        files = [
-            each for each in (base.with_suffix(".py"), base / "__init__.pyi", base / "__init__.py") if each.is_file()
-        ]
+        files = [each for each in (base.with_suffix(".py"), *base.glob("__init__.py*")) if each.is_file()]
         if files or base.is_dir():
             return end == len(parts) or any(re.search(rf"\b{parts[end]}\b", file.read_text("utf-8")) for file in files)
     return False
@@ -121,9 +102,6 @@ def gone(text: str) -> Iterator[str]:
     for file in re.findall(rf"(?<![\w./-])(?:{TREES}|{ROOMS})/[\w./-]*\w", text):
         if re.search(FILE, file) and not re.match(OTHERS_FILES, file) and not is_file(file):
             yield file
-    for file, test in re.findall(r"pytest (?:-s )?(\S+\.py) -k (\w+)", text):
-        if test not in (ROOT / file).read_text("utf-8"):
-            yield f"{file} -k {test}"
     spans = re.findall(r"^ *```(\w*)\n(.*?)^ *```|(?<!`)`((?:[^`\n]|\n(?!\n))+)`", text, re.M | re.S)
     for language, block, span in spans:
         if language in ("", "bash", "yaml"):
@@ -168,11 +146,7 @@ def written(name: str) -> str:
 def tracked() -> list[str]:
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.splitlines()
     named = [name for name in listed if name.endswith((".md", ".py", ".sh", ".yaml", ".ipynb", "Makefile"))]
-    return [
-        name
-        for name in named
-        if not name.startswith(FROZEN) and "PREREGISTRATION" not in name and (ROOT / name).exists()
-    ]
+    return [name for name in named if not re.match(FROZEN, name) and (ROOT / name).exists()]
 
 
 def test_named_things_exist() -> None:
