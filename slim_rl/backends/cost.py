@@ -21,15 +21,13 @@ def estimate_cost(config: OpenAIConfig, dialogues: int, turns: float = TURNS) ->
     """
     calls = dialogues * turns
     # Call k of a game (from 0) reads the system prompt, the table, k exchanges, and the words it answers. An earlier request has begun
-    # with the system prompt, and in all but a game's first call with the whole call before: so much is cached, and the rest is written to the cache.
+    # with the system prompt, and in all but a game's first call with the whole call before: so much is cached. The rest is written to the
+    # cache.
     exchange, first = TURN_TOKENS + REPLY_TOKENS, SYSTEM_TOKENS + TABLE_TOKENS + TURN_TOKENS
     later_calls = dialogues * max(0.0, turns - 1)
     read = calls * first + later_calls * turns / 2 * exchange
     cached = dialogues * SYSTEM_TOKENS + later_calls * (first + (turns - 2) / 2 * exchange)
     counts = [round(value) for value in (read, cached, calls * REPLY_TOKENS)]
-    price = (
-        f"about ${config.price.cost_usd(*counts, counts[0] - counts[1]):,.2f}"
-        if config.price
-        else "at an unknown price"
-    )
+    cost = config.price and config.price.cost_usd(*counts, written_tokens=counts[0] - counts[1])
+    price = "at an unknown price" if cost is None else f"about ${cost:,.2f}"
     return f"{calls:,.0f} calls of {config.model}, {price}"

@@ -21,9 +21,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from slim_rl.config import Config
 from slim_rl.dialogue.record import Dialogue, StopReason
-from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.environment import game_of
 from slim_rl.measured import measured, says
 
@@ -343,16 +341,6 @@ def batch_metrics(dialogues: Sequence[Dialogue]) -> dict[str, float]:
             out["partner_retries"] = total["retries"] / total["calls"]
             out["partner_cached"] = total["cached_tokens"] / total["input_tokens"]
     return out
-
-
-def train_reward(config: Config, dialogues: Sequence[Dialogue]) -> dict[str, float]:
-    """Returns the mean training reward of a step's dialogues as `train_reward`, if it is another than the game's reward.
-
-    No shuffling of a step's rewards moves this mean.
-    """
-    training_reward = make_training_reward(config)
-    rewards = [reward for dialogue in dialogues if (reward := training_reward.reward(dialogue)) is not None]
-    return {"train_reward": fmean(rewards)} if rewards and not training_reward.as_game else {}
 
 
 def cannot_play(dialogues: Sequence[Dialogue]) -> str:

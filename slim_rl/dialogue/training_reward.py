@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from slim_rl.config import TRAINING_REWARDS, Config
 from slim_rl.dialogue.record import Dialogue
@@ -114,3 +115,13 @@ def by_token(dialogue: Dialogue, turns: Sequence[float], length: int) -> list[fl
         if span is not None:
             out[span[0] : span[1]] = [value] * (span[1] - span[0])
     return out
+
+
+def train_reward(config: Config, dialogues: Sequence[Dialogue]) -> dict[str, float]:
+    """Returns the mean training reward of a step's dialogues as `train_reward`, if it is another than the game's reward.
+
+    No shuffling of a step's rewards moves this mean.
+    """
+    training_reward = make_training_reward(config)
+    rewards = [reward for dialogue in dialogues if (reward := training_reward.reward(dialogue)) is not None]
+    return {"train_reward": fmean(rewards)} if rewards and not training_reward.as_game else {}

@@ -130,7 +130,7 @@ def test_slime_shuffles_by_the_step_that_it_logs(tmp_path: Path) -> None:
 
 
 def test_slime_tells_what_was_paid_beside_the_games_reward() -> None:
-    from slim_rl.dialogue.measures import train_reward  # isort: skip
+    from slim_rl.dialogue.training_reward import train_reward  # isort: skip
 
     priced = parse_config(run("priced"))
     played = [reward for reward in paid(priced) if reward is not None]

@@ -30,8 +30,9 @@ from slim_rl.backends.slime.hook import RECORD
 from slim_rl.backends.slime.rewards import dialogue_of, flat
 from slim_rl.dialogue.failures import Failures, nothing_measured
 from slim_rl.dialogue.log import DialogueLog
-from slim_rl.dialogue.measures import TRACKED, batch_metrics, train_reward
+from slim_rl.dialogue.measures import TRACKED, batch_metrics
 from slim_rl.dialogue.record import Dialogue
+from slim_rl.dialogue.training_reward import train_reward
 from slim_rl.errors import RunStopped
 from slim_rl.runs import RunFolder
 

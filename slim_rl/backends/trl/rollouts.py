@@ -22,9 +22,9 @@ from trl import GRPOTrainer
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.log import DialogueLog
-from slim_rl.dialogue.measures import batch_metrics, train_reward
+from slim_rl.dialogue.measures import batch_metrics
 from slim_rl.dialogue.record import Dialogue
-from slim_rl.dialogue.training_reward import StepRewards, by_token
+from slim_rl.dialogue.training_reward import StepRewards, by_token, train_reward
 from slim_rl.dialogue.worker import DialogueSpec, RolloutWorker
 from slim_rl.policies.transformers import TransformersPolicy
 from slim_rl.seeds import seed_of
