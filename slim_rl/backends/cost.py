@@ -27,7 +27,7 @@ def estimate_cost(config: OpenAIConfig, dialogues: int, turns: float = TURNS) ->
     later_calls = dialogues * max(0.0, turns - 1)
     read = calls * first + later_calls * turns / 2 * exchange
     cached = dialogues * SYSTEM_TOKENS + later_calls * (first + (turns - 2) / 2 * exchange)
-    counts = [round(value) for value in (read, cached, calls * REPLY_TOKENS)]
-    cost = config.price and config.price.cost_usd(*counts, written_tokens=counts[0] - counts[1])
+    tokens_in, tokens_cached, tokens_out = (round(value) for value in (read, cached, calls * REPLY_TOKENS))
+    cost = config.price and config.price.cost_usd(tokens_in, tokens_cached, tokens_out, tokens_in - tokens_cached)
     price = "at an unknown price" if cost is None else f"about ${cost:,.2f}"
     return f"{calls:,.0f} calls of {config.model}, {price}"
