@@ -232,6 +232,12 @@ async def test_a_key_is_sent_and_needed(monkeypatch: pytest.MonkeyPatch) -> None
     assert "sk-wrong" not in repr(failure.value)
 
 
+async def test_no_key_sends_no_authorization(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    await partner_of(server).act(VIEW)
+    assert "Authorization" not in server.headers[0]
+
+
 async def test_basic_authorization_is_sent_and_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_KEY", "bWU6cGFzcyB3b3Jk")
     async with OpenAIServer() as server:
