@@ -132,9 +132,8 @@ def _git(*words: str) -> str | None:
 def _command(words: Sequence[str]) -> str:
     """Returns the command line without passwords; "a worker of Ray" for one, since its arguments hold a password."""
     program = Path(words[0]) if words else Path()
-    name = (
-        "slim-rl" if program.parent.name == "slim_rl" else program.name
-    )  # `python -m slim_rl`, as further ranks are started
+    # `python -m slim_rl`, as further ranks are started
+    name = "slim-rl" if program.parent.name == "slim_rl" else program.name
     if name == "default_worker.py":
         return "a worker of Ray"
     return without_passwords(shlex.join([name or "python", *words[1:]]))

@@ -29,14 +29,8 @@ from slim_rl.files import disk_errors, sweep, write_atomically
 from slim_rl.formats import without_passwords
 
 MARKER = ".slim-rl-run"  # in the folder of a run or an evaluation, with the process that works in it
-WRITTEN = (
-    "config.yaml",
-    "checkpoints",
-    "metrics.jsonl",
-    "model",
-    "spend",
-    "tensorboard",
-)  # in a run's folder, beside its log
+# In a run's folder, next to its log
+WRITTEN = ("config.yaml", "checkpoints", "metrics.jsonl", "model", "spend", "tensorboard")
 _NAMED = 4  # keys in one sentence
 _FOLLOW = ("name", "output_dir")  # set by the run's folder on a cluster, which may be moved
 

@@ -123,18 +123,14 @@ def evaluate(
     if len({cell.name for cell in cells}) < len(cells):
         raise ConfigError("Two cells have the same name. Put checkpoints in folders of different names.")
     configs = {cell: cell_config(config, cell) for cell in cells}  # raises before any cell is played
-    games, engine, elsewhere = (
-        load_rows(config, "eval")[:num_games],
-        engine or EngineChoice(),
-        "name another folder (--output ...)",
-    )
+    games, engine = load_rows(config, "eval")[:num_games], engine or EngineChoice()
+    elsewhere = "name another folder (--output ...)"
     if not games:
         raise ConfigError("The config has no held-out games. Set data.eval and data.num_eval.")
     results: dict[str, list[Dialogue]] = {}
     with lock_folder(output, f"The evaluation in {output}", elsewhere):
-        for policy in dict.fromkeys(
-            cell.policy for cell in cells
-        ):  # each model is loaded, and each server started, once
+        # each model is loaded, and each server started, once
+        for policy in dict.fromkeys(cell.policy for cell in cells):
             first, *_ = own = [cell for cell in cells if cell.policy == policy]
             with _ready(configs[first], first, engine, output / f"{first.name}.server.log") as ready:
                 for cell in own:

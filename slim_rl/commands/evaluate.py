@@ -88,9 +88,8 @@ def command(
         for name in mode or ["free"]
     )
     cells = list(dict.fromkeys(wanted))  # without duplicates
-    configs = {
-        cell: cell_config(settings, cell) for cell in cells
-    }  # an unknown partner is refused before games are dealt
+    # an unknown partner is refused before games are dealt
+    configs = {cell: cell_config(settings, cell) for cell in cells}
     for name in checkpoint:
         check_model_name(name, "--checkpoint")
     if dry_run:

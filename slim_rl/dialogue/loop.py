@@ -155,11 +155,8 @@ class _Game:
 
     def _view(self, seat: int) -> View:
         """Returns all that a seat's player may know."""
-        (rules, state), history, dialogue = (
-            self._rules_and_state[seat],
-            tuple(self._history[seat]),
-            self.dialogues.get(seat),
-        )
+        rules, state = self._rules_and_state[seat]
+        history, dialogue = tuple(self._history[seat]), self.dialogues.get(seat)
         seed = next(iter(self.dialogues.values())).seed or 0
         if dialogue is None:
             return View(seat, rules, state, history, self.env.get_private_view(seat), seed)
@@ -172,9 +169,8 @@ class _Game:
     async def _ask(self, seat: int, view: View) -> Turn:
         """Returns the player's turn, which is kept. Raises DialogueOver if no whole one came."""
         began, is_policy, player = time.monotonic(), seat in self.dialogues, self.players[seat]
-        longest = (
-            self.limits.turn_seconds if is_policy or not player.costs_money else None
-        )  # an endpoint has its own limit
+        # an endpoint has its own limit
+        longest = self.limits.turn_seconds if is_policy or not player.costs_money else None
         try:
             async with asyncio.timeout(longest) as clock:
                 turn: Turn = await player.act(view)

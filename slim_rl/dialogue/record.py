@@ -280,14 +280,11 @@ class Dialogue:
             dialogue = _form().validate_python(data)
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            key = ".".join(
-                str(part) for part in first["loc"] if part not in ("str", "int")
-            )  # names of a union's members
-            raise ValueError(
-                f"it has no {key}"
-                if first["type"] == "missing"
-                else f"its {key or 'data'} is {str(first['input'])[:80]}"
-            ) from None
+            # "str" and "int" name a union's members
+            key = ".".join(str(part) for part in first["loc"] if part not in ("str", "int"))
+            is_missing = first["type"] == "missing"
+            sentence = f"it has no {key}" if is_missing else f"its {key or 'data'} is {str(first['input'])[:80]}"
+            raise ValueError(sentence) from None
         if data.get("turns") and not data["turns"][0].keys() >= ANNOTATIONS:
             dialogue.annotator_version = None
         return dialogue
