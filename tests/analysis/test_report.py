@@ -23,7 +23,7 @@ from slim_rl.analysis import Summary, analyze, report
 from slim_rl.analysis.dialogues import choose, collect
 from slim_rl.analysis.figures import PLOTS, curve, frontier_caption, levels, measures, style, training_caption
 from slim_rl.analysis.load import Log, load, read_dialogue
-from slim_rl.analysis.page import Section, write_figures
+from slim_rl.analysis.page import Page, Section, write_figures
 from slim_rl.analysis.summary import reference_lines
 from slim_rl.analysis.tables import Table
 from slim_rl.errors import DataError
@@ -36,7 +36,7 @@ from tests.paths import HUMAN, ROOT
 FIGURES = {"training", "reward_by_questions", "frontier", "question_kinds", "stop_reasons", "measures"}
 
 
-class Page(HTMLParser):
+class Read(HTMLParser):
     """Tags, text, and every address and handler of a page."""
 
     def __init__(self, path: Path) -> None:
@@ -55,8 +55,8 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="session")
-def page(analysed: Summary) -> Page:
-    return Page(analysed.report)
+def page(analysed: Summary) -> Read:
+    return Read(analysed.report)
 
 
 # -- files
@@ -113,7 +113,7 @@ def test_a_users_matplotlibrc_changes_no_figure(analysed: Summary, tmp_path: Pat
 # -- what a reader finds
 
 
-def test_numbers_of_the_page_are_those_of_the_summary(analysed: Summary, page: Page, log_dir: Path) -> None:
+def test_numbers_of_the_page_are_those_of_the_summary(analysed: Summary, page: Read, log_dir: Path) -> None:
     results = analysed.results
     row = next(r for r in results["held_out"] if (r["arm"], r["measure"]) == ("shy", "questions"))
     assert f"{plain(row['before'])} → {plain(row['after'])}" in page.words
@@ -189,7 +189,7 @@ def test_every_run_and_stop_reason_is_shown(log_dir: Path) -> None:
     assert choose(frame, 60, seed=1).equals(chosen) and not choose(frame, 60, seed=2).equals(chosen)
 
 
-def test_dialogues_are_shown_as_they_were_logged(page: Page, log_dir: Path) -> None:
+def test_dialogues_are_shown_as_they_were_logged(page: Read, log_dir: Path) -> None:
     log = load([log_dir])
     games = collect(log, 60)
     shown = [each for game in games for each in game.dialogues]
@@ -205,7 +205,9 @@ def test_dialogues_are_shown_as_they_were_logged(page: Page, log_dir: Path) -> N
 
 
 def test_logged_tokens_are_shown(tokenizer: Any, tokenizer_dir: Path, tmp_path: Path) -> None:
-    dialogue = next(d for d in synthetic.make_runs(arms=("shy",), seeds=1, steps=9, n=3) if d.response_ids)
+    made = synthetic.make_runs(arms=("shy",), seeds=1, steps=9, n=3)
+    asked = [(0, 2)]
+    dialogue = next(d for d in made if d.response_ids and [p for t in d.turns for p in t.pairs or ()] == asked)
     size = len(dialogue.response_ids)
     dialogue.response_ids, dialogue.logprobs = list(range(size)), [-0.5 * mask for mask in dialogue.loss_mask]
     (tmp_path / "a.jsonl").write_bytes(orjson.dumps(dialogue.to_dict(tokens=True)) + b"\n")
@@ -213,12 +215,18 @@ def test_logged_tokens_are_shown(tokenizer: Any, tokenizer_dir: Path, tmp_path: 
     (shown,), (ids,) = (collect(log, 1, tokenizer=folder)[0].dialogues for folder in (tokenizer_dir, None))
     assert [mask for _, mask, _ in shown.pieces] == dialogue.loss_mask and ids.pieces[3][0] == "3 "
     assert shown.pieces[9] == (tokenizer.decode([9]), dialogue.loss_mask[9], -0.5 * dialogue.loss_mask[9])
+    page = Page("", [], [], {}, "", "", {}, games=collect(log, 1)).html()
+    marks = re.findall(r"<span([^>]*)>\d+ </span>", page)
+    assert ['class="own"' in mark for mark in marks] == list(map(bool, dialogue.loss_mask))
+    rows = re.findall(r"<tr><th.*?</tr>", page.partition("Truth")[0], re.DOTALL)
+    cells = [re.findall(r'<td class="([^"]*)"', row) for row in rows]
+    assert [(r, c) for r, row in enumerate(cells) for c, kind in enumerate(row) if "asked" in kind] == asked
 
 
 # -- figures
 
 
-def test_figures_draw_and_say_what_is_there(analysed: Summary, page: Page) -> None:
+def test_figures_draw_and_say_what_is_there(analysed: Summary, page: Read) -> None:
     results = analysed.results
     curves = [arm["measures"] for arm in results["curves"].values()]
     flat = [
@@ -267,8 +275,8 @@ def test_numbers_as_text() -> None:
 # -- what a log says is text
 
 
-def test_nothing_is_fetched_and_an_attack_stays_text(page: Page, evil_report: Path) -> None:
-    evil = Page(evil_report)
+def test_nothing_is_fetched_and_an_attack_stays_text(page: Read, evil_report: Path) -> None:
+    evil = Read(evil_report)
     for each in (page, evil):
         assert each.tags["script"] == each.tags["link"] == each.tags["iframe"] == 0
         assert "default-src 'none'; img-src data:; style-src 'unsafe-inline'\"" in each.source
