@@ -8,33 +8,24 @@ from typing import Any
 
 import pytest
 
-from examples.guess_who.board import GameBoard
 from examples.guess_who.players import Asker
-from examples.guess_who.reading import read
 from slim_rl.analysis import analyze
-from slim_rl.config import load_config
 from slim_rl.dialogue.games_file import load_rows
-from slim_rl.dialogue.log import annotate, read_log
+from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.record import StopReason
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.lab import incentives
-from tests.examples.guess_who.test_players import local
+from tests.examples.guess_who.test_game import local
 from tests.fakes.openai_server import OpenAIServer
 
 
 def shy_model(body: dict[str, Any]) -> str:
     """A chat model that keeps to the rules it is sent: it finds the hidden character on the board that it is sent."""
-    dealt = body["messages"][1]["content"]
-    hidden = re.search(r"The hidden character is (\w+)\.", dealt)
-    assert hidden and "shy and honest" in body["messages"][0]["content"]
-    characters = {name: tuple(traits.split(", ")) for name, traits in re.findall(r"^(\w+): (.*)$", dealt, re.MULTILINE)}
-    asked = [
-        line[2:] for message in body["messages"] for line in message["content"].splitlines() if line.startswith("> ")
-    ]
-    question = read(asked[-1]).question
-    if question is None:
-        return "[message] Ask me about one thing, please."
-    return "[message] Yes." if GameBoard(characters, hidden[1]).truth(question) else "[message] No, it does not."
+    sent = "\n".join(message["content"] for message in body["messages"])
+    hidden = re.search(r"The hidden character is (\w+)\.", sent)
+    assert hidden and "Answer each question truly" in sent
+    traits = re.search(rf"^{hidden[1]}: (.*)$", sent, re.MULTILINE)
+    asked = re.findall(r"^> \[ask\] (.*)$", sent, re.MULTILINE)[-1]
+    return f"[answer] {'yes' if traits and asked in traits[1].split(', ') else 'no'}"
 
 
 async def test_a_chat_model_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,19 +33,10 @@ async def test_a_chat_model_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     async with OpenAIServer(answer=shy_model) as server:
         config = local(tmp_path, "partner.kind=openai", f"partner.openai.base_url={server.url}", "game.rules=full")
         worker = RolloutWorker(config, None, Asker(4, best=True))
-        rows = load_rows(config, "eval")[:4]
-        played = [await worker.play(worker.spec(row, "test")) for row in rows]
+        played = [await worker.play(worker.spec(row, "test")) for row in load_rows(config, "eval")[:4]]
     for (dialogue,) in played:
-        annotate(dialogue)
         assert dialogue.stop_reason is StopReason.FINISHED, dialogue.failure
-        assert all(turn.answered for turn in dialogue.turns if turn.seeking)
     assert sum(dialogue.reward or 0 for (dialogue,) in played) >= 3
-
-
-def test_the_shipped_config_pays_for_asking_and_for_nothing_else() -> None:
-    asked = incentives.measure(load_config("guess_who_local"), 600, (1, 2, 4, 6, 8), everyone=False)
-    assert asked.rewards_asking and asked.first_gain is not None and asked.first_gain.low > 0
-    assert all(line.gain is not None and line.gain.value > 0 for line in asked.curve[1:])
 
 
 def test_it_is_taught_trained_evaluated_and_reported(tmp_path: Path) -> None:
@@ -87,5 +69,5 @@ def test_it_is_taught_trained_evaluated_and_reported(tmp_path: Path) -> None:
     summary = analyze([result.log_dir, tmp_path / "cells"], tmp_path / "plots")
     assert summary.report.stat().st_size > 10_000
     assert summary.results["counts"]["dialogues"] == 8 + 2 + 2 + 9
-    assert {"greedy", "random", "lookahead"} == set(summary.results["frontier"])
-    assert {"random", "ideal"} == set(summary.results["references"])
+    assert {"greedy"} == set(summary.results["frontier"])
+    assert {"random"} == set(summary.results["references"])

@@ -1,0 +1,238 @@
+"""Guess Who: rules, partners, values of questions and scripted players, on a board that can be thought through.
+
+     glasses  hat  beard  long hair
+Mara    x      x
+Kira    x                     x
+Yuri                 x
+Rosa                          x
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from examples.guess_who import GuessWhoEnv
+from examples.guess_who.game import CHARACTERS, Suspects
+from examples.guess_who.players import Asker, Demonstrator, baselines
+from slim_rl.config import Config, load_config, parse_config
+from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.games_file import GameRow, ensure_games, load_rows
+from slim_rl.dialogue.log import annotate
+from slim_rl.dialogue.measures import measures
+from slim_rl.dialogue.players import Partner
+from slim_rl.dialogue.record import Dialogue, StopReason, Turn
+from slim_rl.dialogue.worker import RolloutWorker
+from slim_rl.environment import View
+from slim_rl.errors import ConfigError, DataError
+from slim_rl.lab import incentives
+from slim_rl.measured import measured
+from tests.dialogue.players import Script
+from tests.examples.sessions import played_by_hand
+
+GAME = "examples.guess_who.GuessWhoEnv"
+TRAITS = {"Mara": ["glasses", "hat"], "Kira": ["glasses", "long hair"], "Yuri": ["beard"], "Rosa": ["long hair"]}
+STATE: dict[str, Any] = {"characters": TRAITS, "secret": "Kira", "max_questions": 3}
+
+
+class Liar(Partner):
+    """Answers no, whatever it is asked."""
+
+    identity = {"kind": "liar"}  # noqa: RUF012
+
+    async def act(self, view: View) -> Turn:
+        return Turn("[answer] no")
+
+
+def play(tokenizer: Any, *turns: str, partner: Any = "shy", seat: int = 0) -> Dialogue:
+    """The annotated dialogue of a policy that says these turns."""
+    chat = Chat(tokenizer)
+    config = parse_config({"environment": GAME, "partner": {"kind": partner if isinstance(partner, str) else "shy"}})
+    worker = RolloutWorker(
+        config, chat, Script(chat, list(turns)), partner=None if isinstance(partner, str) else partner
+    )
+    (dialogue,) = asyncio.run(worker.play(worker.spec(GameRow.of(GuessWhoEnv(), "g", STATE, seat), "test")))
+    annotate(dialogue)
+    return dialogue
+
+
+def local(folder: Path, *overrides: str) -> Config:
+    places = [f"data.train={folder}/t.jsonl", f"data.eval={folder}/e.jsonl", "data.num_train=60", "data.num_eval=30"]
+    return load_config("guess_who_local", [*places, f"output_dir={folder}", *overrides])
+
+
+def played(config: Config, player: Any) -> list[Dialogue]:
+    worker = RolloutWorker(config, None, player)
+    found = [each for (each,) in asyncio.run(worker.play_all([worker.spec(r, "t") for r in load_rows(config, "eval")]))]
+    for dialogue in found:
+        annotate(dialogue)
+    return found
+
+
+def mean(dialogues: list[Dialogue]) -> float:
+    return sum(dialogue.reward or 0.0 for dialogue in dialogues) / len(dialogues)
+
+
+def test_asker_asks_is_answered_and_guesses(tokenizer: Any) -> None:
+    dialogue = play(tokenizer, "[ask] Glasses?", " [ASK] mara", "[guess]")
+    assert [turn.text for turn in dialogue.turns if turn.seat == 1] == ["[answer] yes", "[answer] no"]
+    assert (dialogue.reward, dialogue.stop_reason) == (1.0, StopReason.FINISHED)
+    assert dialogue.turns[-1].action == {"kind": "guess", "about": "Kira"}
+    assert play(tokenizer, "[guess] Mara").reward == 0.0
+    assert play(tokenizer, "[ask] glasses", "[guess]", partner="mute").reward == 0.0
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["hat", "[ask] hat or glasses", "[ask] Alba", "[ask]", "[guess] hat", "[answer] yes", "[guess] Kira or Mara", ""],
+)
+def test_action_of_another_form_is_refused(text: str) -> None:
+    env = GuessWhoEnv(max_errors=2)
+    env.reset(STATE)
+    observation, done, info = env.step(text)
+    assert "Use [ask]" in observation and info["error"] and env.turn == 0 and not done
+    assert env.step(text)[1:] == (True, info | {"end": "errors"})
+
+
+def test_answers_are_yes_no_or_pass_and_change_who_is_left() -> None:
+    env = GuessWhoEnv()
+    env.reset(STATE)
+    env.step("[ask] long hair")
+    assert "[answer] yes" in env.step("[answer] maybe")[0] and env.turn == 1
+    assert env.step("[answer] Yes.")[0].endswith("Left: Kira, Rosa.")
+    env.step("[ask] hat")
+    assert env.step("[answer] yes")[0].endswith("Left: Kira, Rosa."), "an answer that leaves nobody is not believed"
+    assert [row[1] for row in env.board(0).cells] == ["down", "", "down", ""]
+    assert env.board(0).marked == frozenset() and env.board(None).marked == {(1, 0)}
+    assert env.get_private_view(0).secret is None and "hidden character is Kira" in env.get_state_description(1)
+
+
+def test_one_question_too_many_ends_the_game(tokenizer: Any) -> None:
+    dialogue = play(tokenizer, *["[ask] hat"] * 4)
+    assert (dialogue.reward, dialogue.stop_reason) == (0.0, StopReason.MAX_TURNS)
+
+
+def test_partner_in_the_askers_seat_is_named(tokenizer: Any) -> None:
+    dialogue = play(tokenizer, "[answer] yes", seat=1)
+    assert dialogue.stop_reason is StopReason.PARTNER_FAILED and "set data.seat to 0" in (dialogue.failure or "")
+
+
+def test_questions_have_kinds_values_and_ranks(tokenizer: Any) -> None:
+    dialogue = play(tokenizer, "[ask] glasses", "[ask] glasses", "[ask] Mara", "[guess]")
+    first, again, name, guess = (turn for turn in dialogue.turns if turn.role == "policy")
+    assert (first.questions, again.questions, name.questions) == (["trait"], ["repeat"], ["character"])
+    assert (first.state_value, first.question_value, first.gain, first.question_rank) == (
+        0.25,
+        0.25,
+        0.25,
+        pytest.approx(13 / 14),
+    )
+    assert (again.learnable, again.redundant, again.regret, again.informative) == ([], [("glasses",)], 0.5, [])
+    assert (name.question_value, name.regret, guess.best_known) == (0.5, 0.0, 1.0)
+    assert dialogue.columns == {"board": 4, "left": 1, "bits": 2.0}
+    found = measures(dialogue)
+    assert (found["questions"], found["questions/repeat"], found["informative_pairs"], found["repeats"]) == (3, 1, 2, 1)
+    assert Dialogue.from_dict(dialogue.to_dict()) == dialogue
+
+
+def test_false_answer_costs_the_truth_and_is_a_fault(tokenizer: Any) -> None:
+    dialogue = play(tokenizer, "[ask] glasses", "[guess]", partner=Liar())
+    assert (dialogue.turns[0].question_value, dialogue.turns[0].gain, dialogue.turns[-1].best_known) == (
+        0.25,
+        -0.25,
+        0.0,
+    )
+    instrument = measured(GuessWhoEnv)
+    assert instrument.partner_faults(dialogue) == {"gave a false answer": (1, 1)}
+    assert instrument.partner_faults(play(tokenizer, "[ask] hat", "[guess]")) == {"gave a false answer": (0, 1)}
+
+
+def test_frontier_doubles_the_chance_with_each_best_question() -> None:
+    curves = measured(GuessWhoEnv).frontier([(STATE, 0), (STATE, 1)], 3)
+    assert curves["greedy"].rewards.tolist() == [[0.25, 0.5, 1.0, 1.0], [1.0] * 4]
+    assert curves["greedy"].expected_gain.tolist()[0] == [0.25, 0.5, -math.inf, -math.inf]
+    assert measured(GuessWhoEnv).frontier([], 3) == measured(GuessWhoEnv).references([]) == {}
+
+
+def test_questions_worth_asking_tell_something_each() -> None:
+    for seed in range(9):
+        game = Suspects.of(STATE)
+        for question in measured(GuessWhoEnv).questions_worth_asking(STATE, 0, 9, seed):
+            about = question.removeprefix("[ask] ")
+            assert game.bits(about) > 0 and measured(GuessWhoEnv).asks(question)
+            game.update(about, game.fits(about, "Kira"))
+        assert game.left == ["Kira"]
+
+
+def test_two_characters_differ_in_three_traits() -> None:
+    sets = [set(traits) for traits in CHARACTERS.values()]
+    assert all(len(one ^ other) >= 3 for n, one in enumerate(sets) for other in sets[:n])
+
+
+def test_asking_pays_from_the_first_question_and_no_cheat_does(tmp_path: Path) -> None:
+    found = incentives.measure(local(tmp_path), 200, (1, 3, 6))
+    lines = {line.name: line for line in found.lines}
+    assert found.rewards_asking and found.first_gain is not None and found.first_gain.low > 0, found.sentence
+    assert lines["3 best"].reward.value > 0.9 > lines["3 random"].reward.value
+    cheat = lines["two names in one guess"]
+    assert cheat.gain is not None and cheat.gain.low <= 0
+
+
+def test_ideal_asker_stops_when_certain_or_too_costly(tmp_path: Path) -> None:
+    config = local(tmp_path)
+    assert list(baselines(config.game, number=2)) == ["solo", "forced:2", "greedy:2", "ideal"]
+    games = played(config, baselines(config.game, 0.02)["ideal"])
+    assert mean(games) == 1.0 and {len(game.turns) for game in games} <= {7, 9}
+    assert all(len(game.turns) == 1 for game in played(config, baselines(config.game, 0.9)["ideal"]))
+
+
+def test_longer_asker_and_demonstrator_ask_as_they_should(tmp_path: Path) -> None:
+    config = local(tmp_path)
+    few, many = (played(config, Asker(number)) for number in (2, 5))
+    for one, other in zip(few, many, strict=True):
+        assert [turn.pairs for turn in other.turns[:4:2]] == [turn.pairs for turn in one.turns[:4:2]]
+    for game in played(config, Demonstrator((0.0, 0.0, 1.0))):
+        assert len(game.turns) == 5 and game.turns[0].pairs != game.turns[2].pairs and game.reward is not None
+
+
+def test_person_plays_by_hand(tmp_path: Path) -> None:
+    config = local(tmp_path)
+    secret = load_rows(config, "eval")[0].game_state["secret"]
+    reward, screen = played_by_hand(config, ["hat", f"[guess] {secret}"])
+    assert reward == 1.0 and "partner> [answer]" in screen and "Left: " in screen
+
+
+def test_arms_that_differ_in_rules_play_the_same_games(tmp_path: Path) -> None:
+    ensure_games(local(tmp_path))
+    assert load_rows(local(tmp_path, "game.rules=full", "game.max_errors=5"), "eval")
+    with pytest.raises(DataError, match="size"):
+        load_rows(local(tmp_path, "game.size=6"), "eval")
+
+
+@pytest.mark.parametrize("state", [{"secret": "Kira"}, STATE | {"secret": "Alba"}, None, {"characters": 3}])
+def test_state_of_another_game_is_refused(state: Any) -> None:
+    with pytest.raises(DataError, match=r"Guess Who|must be one of those"):
+        Suspects.of(state)
+    assert measured(GuessWhoEnv).viewer_board(state, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("warmstart.lessons={told: 3}", "warmstart.lessons has told, .* Choose from asked"),
+        ("warmstart.partners={forthcoming: 1}", "warmstart.partners has forthcoming, .* Choose from shy, mute"),
+        ("warmstart.player={thinks: turn}", "warmstart.player is {'thinks': 'turn'}, but .* leave it out"),
+        ("environment=examples.secret_number.SecretNumber", "has no demonstrations"),
+    ],
+)
+def test_a_warm_start_that_the_game_does_not_have_is_refused(tmp_path: Path, override: str, message: str) -> None:
+    pytest.importorskip("torch")
+    from slim_rl.lab.warmstart.train import warmstart
+
+    extra = ["game={}", "partner={}", "arms={}"] if override.startswith("environment") else []
+    with pytest.raises(ConfigError, match=message):
+        warmstart(local(tmp_path, override, *extra), tmp_path / "model")
