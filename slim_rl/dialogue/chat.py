@@ -234,8 +234,8 @@ class Chat:
         opening = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello: 1, 2?\nÄ 你好 🙂"}]
         prompt = self.prompt_ids(opening)
         decoded, rendered = self._text(prompt), self.render(opening)
-        # after a control token
-        spaced = self.tokenizer.convert_ids_to_tokens(self._plain_ids("a")[:1])[0].startswith(_WORD_BEGINS)
+        begins = "".join(self.tokenizer.convert_ids_to_tokens(self._plain_ids("a")[:1]))
+        spaced = begins.startswith(_WORD_BEGINS)  # after a control token too
         if self._strips_before or self._strips_after or spaced:
             decoded, rendered = ("".join(text.split()) for text in (decoded, rendered))
         if decoded != rendered:

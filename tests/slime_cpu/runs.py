@@ -56,7 +56,8 @@ class Run:
         changes = ["name=run", "policy.top_p=1", f"data.train={self.folder.parent}/games.jsonl", "data.num_train=200"]
         changes += ["data.eval=null", f"train.steps={STEPS}", "train.games_per_step=4"]
         changes += [f"train.group_size={DIALOGUES // 4}", f"train.learning_rate={RATE}", "train.lr_schedule=linear"]
-        changes += ["train.lr_decay_steps=0", "train.warmup_steps=0", "partner.kind=openai"]
+        changes += ["train.lr_decay_steps=0", "train.warmup_steps=0"]
+        changes += ["partner.kind=openai", "partner.args={accept_fraction: 0.0}"]
         openai = _PARTNER | {"base_url": self.partner.url}
         changes += [*(f"partner.openai.{key}={value}" for key, value in openai.items()), *overrides]
         words = ["configs/matching_local.yaml", *(f"--set={change}" for change in changes)]
