@@ -89,6 +89,19 @@ def test_trl_compares_what_is_paid(control: str, tmp_path: Path, model: Path) ->
     assert trained.tolist() == [sum(d.loss_mask) * (not d.failed) for d in dialogues()]
 
 
+@pytest.mark.parametrize("control", ["shuffled", "turn"])
+def test_trl_process_gets_its_own_share_of_the_step(control: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from slim_rl.backends.trl import rollouts
+
+    training_reward = make_training_reward(parse_config(run(control)))
+    monkeypatch.setattr(rollouts, "gather_object", lambda _: dialogues())
+    process: Any = SimpleNamespace(worker=SimpleNamespace(training_reward=training_reward))
+    shares = [rollouts.Rollouts._given(process, dialogues()[4 * rank :][:4], STEP, rank) for rank in (0, 1)]
+    whole = training_reward(dialogues(), STEP)
+    assert [reward for share in shares for reward in share.rewards] == whole.rewards
+    assert [turns for share in shares for turns in share.advantages or ()] == (whole.advantages or [])
+
+
 @pytest.mark.parametrize("control", CONTROLS)
 def test_slime_compares_what_is_paid(control: str, tmp_path: Path) -> None:
     from tests.backends.slime_setup import make_args
