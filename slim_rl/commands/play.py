@@ -118,7 +118,8 @@ def play(config: Config, *, game: int = 0, console: Console | None = None, ask: 
         console.print(Text(printable(env.get_state_description(row.seat))))
     actions = ", ".join([f"a {env.tags[0]}", *(f"[{tag}]" for tag in env.tags[1:])]) if env.tags else "your action"
     errors = f" {env.max_errors} refused actions in a row end the game (game.max_errors)." if env.max_errors else ""
-    console.print(Text(f"Type {actions}; '{QUIT}' to leave.{errors}", "dim"))
+    plans = " An empty line ends a plan." if "propose" in env.tags else ""
+    console.print(Text(f"Type {actions}; '{QUIT}' to leave.{plans}{errors}", "dim"))
     worker = ShownWorker(config, env, Person(console, ask, env))
     (dialogue,) = asyncio.run(worker.play(worker.spec(row, "play")))
     if dialogue.failed and dialogue.failure != QUIT_FAILURE:

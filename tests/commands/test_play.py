@@ -76,6 +76,7 @@ def test_a_game_that_is_not_there_is_refused(tmp_path) -> None:
 def test_a_person_may_leave(tmp_path, lines) -> None:
     reward, screen = session(tmp_path, lines)
     assert reward == 0 and "true scores" in screen
+    assert "An empty line ends a plan." in " ".join(screen.split())
     assert "ended: you left the game" in screen and "reward" not in screen[screen.index("ended") :]
 
 
