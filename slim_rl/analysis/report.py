@@ -225,8 +225,9 @@ def moved(row: Mapping[str, Any]) -> str:
 
 def _is_main(results: Results, measure: str) -> bool:
     """Returns True if the measure is shown without unfolding; forced questions, if there are any."""
-    forced = [max(row["before"], row["after"]) for row in results["held_out"] if row["measure"] == "questions_forced"]
-    main = {m.name for m in shown_in("first screen")} | ({"questions_forced"} if any(n > 0 for n in forced) else set())
+    rows = [row for row in results["held_out"] if row["measure"] == "questions_forced"]
+    forced = any(row["before"] > 0 or row["after"] > 0 for row in rows)
+    main = {m.name for m in shown_in("first screen")} | ({"questions_forced"} if forced else set())
     return results["measures"][measure]["role"] == "primary" or measure in main
 
 

@@ -183,7 +183,7 @@ class Turn(Annotations):
         span: [start, end) of its tokens in response_ids; None for a partner.
         seconds: time taken to produce the turn.
         usage: what API calls took; None without calls.
-        forced: whether an intervention wrote it in place of a policy with tokens (`lab.interventions`).
+        forced: whether an intervention wrote it in place of the policy (`lab.interventions`).
         cut: the limit that cut it short, as a player returns it; None in the record.
         observation: the game's own answer to the author, as in a one-seat game; None if the other seat answers.
     """

@@ -98,6 +98,8 @@ def test_forced_questions_are_informative_and_come_first(config, chat, tmp_path)
         )
         assert (row.questions, row.informative_pairs, row.informative_forced) == (0, 0, min(2, worth))
         assert dialogue.policy["intervention"].startswith("forced")
+    (row,) = answer(dialogues)[0][0].rows
+    assert row["questions per game"].startswith("0.000") and float(row["forced questions"].split()[0]) > 0
 
 
 def test_a_forbidden_question_is_drawn_again(chat) -> None:
