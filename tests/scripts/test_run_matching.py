@@ -55,7 +55,8 @@ def test_every_flag_is_slimes_and_stands_once(cluster: Cluster, tmp_path: Path, 
     assert flags["--num-layers"] == [str(MODELS[name]["num_hidden_layers"])], "of slime's script of that name"
     assert flags["--custom-generate-function-path"] == ["slim_rl.rollout.generate"]
     assert flags["--eval-prompt-data"][0] == "matching"
-    lines = done.stdout.splitlines()
+    note, *lines = done.stdout.splitlines()
+    assert note.startswith("# ") and "are checked when the job starts" in note
     assert lines[0].startswith("python3 -P -m slim_rl.backends.slime.driver ")
     assert [line.split()[0] for line in lines[1:]] == list(flags), "one flag per line"
 
