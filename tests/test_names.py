@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from functools import cache
 
 import pytest
+from examples.guess_who.env import GuessWhoEnv
 from pydantic import BaseModel
 
-from examples.guess_who.env import GuessWhoEnv
 from slim_rl.cli import CALLS
 from slim_rl.commands import load
 from slim_rl.config import Config
