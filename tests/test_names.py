@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from functools import cache
 
 import pytest
-from examples.guess_who.env import GuessWhoEnv
 from pydantic import BaseModel
 
 from slim_rl.cli import CALLS
@@ -61,8 +60,8 @@ def is_key(name: str) -> bool:
         if part not in model.model_fields:
             return False
         if name.startswith(("game.", "warmstart.player.")):
-            games = "".join(file.read_text("utf-8") for file in ROOT.glob("examples/*.py"))  # their constructors
-            models = [MatchingEnv.Settings, GuessWhoEnv.Settings, MatchingEnv.PlayerSettings]
+            games = "".join(file.read_text("utf-8") for file in ROOT.glob("examples/**/*.py"))  # their constructors
+            models = [MatchingEnv.Settings, MatchingEnv.PlayerSettings]
             return any(parts[-1] in each.model_fields for each in models) or bool(re.search(rf"\b{parts[-1]}\b", games))
         kind = model.model_fields[part].annotation
         kinds = [each for each in (kind, *typing.get_args(kind)) if isinstance(each, type)]
