@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -129,28 +128,28 @@ def evaluate(
         raise ConfigError("The config has no held-out games. Set data.eval and data.num_eval.")
     results: dict[str, list[Dialogue]] = {}
     with lock_folder(output, f"The evaluation in {output}", elsewhere):
-        # each model is loaded, and each server started, once
+        # each model is loaded once
         for policy in dict.fromkeys(cell.policy for cell in cells):
             first, *_ = own = [cell for cell in cells if cell.policy == policy]
-            with _ready(configs[first], first, engine, output / f"{first.name}.server.log") as ready:
-                for cell in own:
-                    settings, log = configs[cell], output / f"{cell.name}.jsonl"
-                    weights = None if cell.scripted or cell.chat_model else weights_digest(Path(cell.policy))
-                    record_settings(log, settings, _decides(settings, cell), weights, elsewhere)
-                    ready.reseed(seed_of(config.seed, SCOPE))
-                    limits = settings.limits.within(context_tokens=(ready.context,))
-                    worker = RolloutWorker(settings.changed(limits=limits), ready.chat, ready.policy)
-                    worker.keep_spend(output)
-                    results[cell.name] = play_held_out(
-                        worker,
-                        games,
-                        log,
-                        step=None,
-                        title=f"held-out games, {cell.name}",
-                        trials=num_trials,
-                        policy=intervention(settings, cell.mode, ready.policy, ready.chat),
-                        max_live=concurrency or engine.at_once,
-                    )
+            ready = _ready(configs[first], first, engine)
+            for cell in own:
+                settings, log = configs[cell], output / f"{cell.name}.jsonl"
+                weights = None if cell.scripted or cell.chat_model else weights_digest(Path(cell.policy))
+                record_settings(log, settings, _decides(settings, cell), weights, elsewhere)
+                ready.reseed(seed_of(config.seed, SCOPE))
+                limits = settings.limits.within(context_tokens=(ready.context,))
+                worker = RolloutWorker(settings.changed(limits=limits), ready.chat, ready.policy)
+                worker.keep_spend(output)
+                results[cell.name] = play_held_out(
+                    worker,
+                    games,
+                    log,
+                    step=None,
+                    title=f"held-out games, {cell.name}",
+                    trials=num_trials,
+                    policy=intervention(settings, cell.mode, ready.policy, ready.chat),
+                    max_live=concurrency or engine.at_once,
+                )
     return {cell.name: results[cell.name] for cell in cells}
 
 
@@ -185,16 +184,13 @@ def cell_config(config: Config, cell: Cell) -> Config:
     return parse_config(changed.model_dump(), source=f"the cell {cell.name}")
 
 
-@contextmanager
-def _ready(config: Config, cell: Cell, engine: EngineChoice, log: Path) -> Iterator[ReadyPolicy]:
+def _ready(config: Config, cell: Cell, engine: EngineChoice) -> ReadyPolicy:
     if cell.chat_model or cell.scripted:
-        player = ChatPolicy(config.policy.openai) if cell.chat_model else scripted_player(config, cell.scripted)
-        yield ReadyPolicy(player)
-        return
-    with ExitStack() as stack:
-        with show_status(f"loading {cell.policy}"):
-            ready = stack.enter_context(ready_policy(config, engine, log))
-        yield ready
+        return ReadyPolicy(
+            ChatPolicy(config.policy.openai) if cell.chat_model else scripted_player(config, cell.scripted)
+        )
+    with show_status(f"loading {cell.policy}"):
+        return ready_policy(config, engine)
 
 
 def parse_mode(mode: str) -> tuple[str, int]:

@@ -18,12 +18,10 @@ from slim_rl.commands.options import (
     Concurrency,
     ConfigFile,
     Engine,
-    EngineFlags,
     Human,
     Overrides,
     ServerAddress,
     check_folder,
-    split_flags,
 )
 from slim_rl.commands.screen import print_answer, printable
 from slim_rl.config import Config, load_config
@@ -63,7 +61,6 @@ def command(
     ),
     engine: Engine = "transformers",
     server: ServerAddress = None,
-    engine_args: EngineFlags = "",
     concurrency: Concurrency = None,
     human: Human = None,
     overrides: Overrides = None,
@@ -77,7 +74,7 @@ def command(
     """
     settings = load_config(config, overrides or ())
     check_folder(output)
-    choice = EngineChoice(engine, server, split_flags(engine_args))
+    choice = EngineChoice(engine, server)
     if not checkpoint and not policy and config.is_dir():  # a run's own model
         checkpoint = [str(config)]
     checkpoint = [model_of(each, "--checkpoint") for each in checkpoint or ()]

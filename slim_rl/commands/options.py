@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -44,10 +43,7 @@ Engine = Annotated[
     typer.Option(help="engine that samples a checkpoint: transformers (in this process), sglang or vllm (a server)"),
 ]
 ServerAddress = Annotated[
-    str | None, typer.Option(metavar="URL", help="URL of a running server; a new one is started by default")
-]
-EngineFlags = Annotated[
-    str, typer.Option("--engine-args", help="further flags of the started server, such as '--tp 2'")
+    str | None, typer.Option(metavar="URL", help="URL of a running server, which sglang and vllm need")
 ]
 Concurrency = Annotated[
     int | None, typer.Option(min=1, help="maximum number of dialogues at once (default: 1000 with a server, else all)")
@@ -68,16 +64,6 @@ def all_logs(logs: list[Path] | None, log_dirs: list[Path] | None) -> list[Path]
     raise ConfigError(
         "No dialogue logs are named. Name the folder that a run wrote them to, such as runs/matching_local/logs."
     )
-
-
-def split_flags(flags: str) -> list[str]:
-    """Returns the arguments in --engine-args. Raises ConfigError for an unclosed quotation mark."""
-    try:
-        return shlex.split(flags)
-    except ValueError as error:
-        raise ConfigError(
-            f"--engine-args {flags} cannot be split into arguments ({error}). Close each quotation mark."
-        ) from error
 
 
 def import_games(games: list[str] | None) -> None:

@@ -1,7 +1,7 @@
 """Engines that sample a model, by name: of an evaluation (`ready_policy`), and of a program's own prompts (`engine`).
 
     transformers   the checkpoint is loaded into this process
-    sglang, vllm   a server samples its tokens: a running one (`server`), or one that is started for the length of the block
+    sglang, vllm   a running server samples its tokens
 
     with engine("transformers", "Qwen/Qwen3-0.6B") as model:
         model.generate(["What is 2 + 2?"])
@@ -16,10 +16,9 @@ Invariant: a conversation's input is its last input, the sampled tokens, and the
 from __future__ import annotations
 
 import asyncio
-import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,10 +30,16 @@ from slim_rl.errors import ConfigError, SlimError, SlimWarning
 from slim_rl.event_loops import wait
 from slim_rl.policies import load_tokenizer
 from slim_rl.policies.served import SGLangPolicy, VLLMPolicy
-from slim_rl.policies.servers import Server, connect, starting
+from slim_rl.policies.servers import Server, connect
 from slim_rl.seeds import seed_of
 
-ENGINES = ("transformers", "sglang", "vllm")
+# engine -> command that starts its server
+STARTS = {
+    "sglang": "python -m sglang.launch_server --model-path MODEL",
+    # logprobs of the sampled distribution, and no sampling settings of the checkpoint
+    "vllm": "vllm serve MODEL --logprobs-mode processed_logprobs --generation-config vllm",
+}
+ENGINES = ("transformers", *STARTS)
 SERVED_AT_ONCE = 1000  # dialogues played at once with a server, by default
 
 
@@ -44,16 +49,14 @@ class EngineChoice:
 
     Attributes:
         name: one of `ENGINES`.
-        server: address of a running server; None: start one.
-        arguments: further command-line arguments of a started server.
+        server: address of a running server; None for transformers.
 
     Raises:
-        ConfigError: the engine is unknown, or it has no server.
+        ConfigError: the engine is unknown, or lacks a server, or needs none.
     """
 
     name: str = "transformers"
     server: str | None = None
-    arguments: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if self.name not in ENGINES:
@@ -61,11 +64,11 @@ class EngineChoice:
             raise ConfigError(
                 f"The engine '{self.name}' is unknown. Use {', '.join(ENGINES[:-1])} or {ENGINES[-1]}{today}."
             )
-        if self.name == "transformers" and (self.server or self.arguments):
-            raise ConfigError("--server and --engine-args need a server. Add --engine sglang or --engine vllm.")
-        if self.server and self.arguments:
+        if self.name == "transformers" and self.server:
+            raise ConfigError("--server needs an engine. Add --engine sglang or --engine vllm.")
+        if self.name in STARTS and not self.server:
             raise ConfigError(
-                "--engine-args are for a started server, but --server names a running one. Remove one of them."
+                f"--engine {self.name} needs a running server. Start one ({STARTS[self.name]}), and add --server URL."
             )
 
     @property
@@ -92,39 +95,21 @@ class ReadyPolicy:
         self.policy.reseed(seed)
 
 
-@contextmanager
-def ready_policy(config: Config, engine: EngineChoice, log: Path) -> Iterator[ReadyPolicy]:
-    """Yields the policy of `config.policy.model`.
-
-    Args:
-        log: log file of a started server.
-
-    Raises:
-        SlimError: the model cannot be loaded, or its server does not answer.
-    """
+def ready_policy(config: Config, engine: EngineChoice) -> ReadyPolicy:
+    """Returns the policy of `config.policy.model`. Raises SlimError if it cannot be loaded, or its server does not answer."""
     settings = config.policy
     if engine.name == "transformers":
         from slim_rl.policies.transformers import load_policy
 
-        yield ReadyPolicy(*load_policy(settings))
-        return
-    # a wrong name is found before a server is waited for
+        return ReadyPolicy(*load_policy(settings))
     chat = Chat(load_tokenizer(settings.model), settings.thinking)
-    with ExitStack() as stack:
-        if engine.server:
-            server = connect(engine.server)
-            _compare(server, settings.model)
-        else:
-            server = stack.enter_context(starting(engine.name, settings.model, log, engine.arguments)).wait()
-        made = SGLangPolicy if engine.name == SGLangPolicy.engine else VLLMPolicy
-        policy = made(
-            server.url,
-            server.model or settings.model,
-            temperature=settings.temperature,
-            top_p=settings.top_p,
-            stop_ids=chat.stop_ids,
-        )
-        yield ReadyPolicy(policy, chat, server.context)
+    assert engine.server is not None
+    server = connect(engine.server)
+    _compare(server, settings.model)
+    made = SGLangPolicy if engine.name == SGLangPolicy.engine else VLLMPolicy
+    sampling = {"temperature": settings.temperature, "top_p": settings.top_p}
+    policy = made(server.url, server.model or settings.model, stop_ids=chat.stop_ids, **sampling)
+    return ReadyPolicy(policy, chat, server.context)
 
 
 def _compare(server: Server, model: str) -> None:
@@ -146,7 +131,6 @@ def engine(
     model: str = "data/warmstart",
     *,
     server: str | None = None,
-    arguments: Sequence[str] = (),
     max_tokens: int = 512,
     seed: int = 0,
     **policy: Any,
@@ -154,10 +138,9 @@ def engine(
     """Opens a model for the length of the block.
 
     Args:
-        name: transformers (in this process), sglang or vllm (a server).
+        name: transformers (in this process), sglang or vllm (a running server).
         model: folder or hub name.
-        server: address of a running server; None: one is started.
-        arguments: further command-line arguments of a started server.
+        server: address of the server; None for transformers.
         max_tokens: largest number of tokens per reply.
         seed: seed of sampling in this process; a server samples without one.
         policy: keys of the config's section `policy`, such as temperature.
@@ -166,10 +149,7 @@ def engine(
         SlimError: the engine is unknown, the model cannot be loaded, or no server answers.
     """
     config = parse_config({"policy": {**policy, "model": model}})
-    with tempfile.TemporaryDirectory() as folder:
-        log = Path(folder) / "server.log"  # its end is in the error
-        with ready_policy(config, EngineChoice(name, server, arguments), log) as ready:
-            yield Engine(ready, max_tokens, seed)
+    yield Engine(ready_policy(config, EngineChoice(name, server)), max_tokens, seed)
 
 
 class Engine:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import torch
-from slime_cpu import flags, precision, run, sources
+from slime_cpu import flags, precision, run, server, sources
 from slime_cpu.environment import of_the_script
 from slime_cpu.progress import told
 
@@ -27,7 +27,6 @@ from slim_rl.config import load_config
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import read_object
-from slim_rl.policies import servers
 from tests.backends.paid_batch import dialogues
 from tests.paths import ROOT
 
@@ -209,7 +208,7 @@ raise SystemExit("no such model")
 """
     }
     said = stopped(tmp_path, monkeypatch, **late)
-    assert said.startswith("The sglang server ended with exit code 1") and said.endswith("no such model")
+    assert said.startswith("The SGLang server ended with exit code 1") and said.endswith("no such model")
     assert "Training stops" not in (tmp_path / "run" / "slime.log").read_text(encoding="utf-8")
 
 
@@ -335,4 +334,4 @@ def test_sources_failed_clone_leaves_nothing(home: Path, tmp_path: Path) -> None
 
 
 def test_a_servers_port_leaves_room_above_it() -> None:
-    assert servers._free_port() + 10_000 < 65_536
+    assert server._free_port() + 10_000 < 65_536

@@ -120,7 +120,6 @@ def test_a_command_of_the_lab_is_found_by_its_name(slim_rl, words, meant) -> Non
         (("train", LOCAL, "--backend", "tlr"), "did you mean trl?"),
         (("lab", "run", LOCAL, "--arm", "mut", "--dry-run"), "did you mean mute?"),
         (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--partner", "shi"), "did you mean shy?"),
-        (("evaluate", LOCAL, "--policy", "solo", "--engine-args", "'"), "Close each quotation mark"),
         (("evaluate", LOCAL, "--policy", "solo", "--mode", "forced:²"), "--mode forced:² is unknown"),
         (("evaluate", LOCAL, "--policy", "solo", "--human", "nope"), "There is no file nope"),
         (("generate", "--num-games", "1", "--output", ""), "Name such a file"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from slim_rl.config import parse_config
 from slim_rl.dialogue.games_file import load_rows
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.measures import measures
-from slim_rl.files import alive
 from slim_rl.policies.servers import connect
 from tests.commands.shell import run
 from tests.fakes.sglang_server import SGLangServer
@@ -67,30 +65,6 @@ def test_too_long_prompt_ends_only_its_game(config: Path, tmp_path: Path, speak:
     assert {d.stop_reason for d in read_log(tmp_path / "out")} == {"context_length"}
 
 
-def test_a_server_is_started_for_the_length_of_the_evaluation(
-    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    package = tmp_path / "site" / "vllm" / "entrypoints" / "openai"
-    package.mkdir(parents=True)
-    (tmp_path / "site" / "vllm" / "__init__.py").touch()
-    (package / "api_server.py").write_text("from tests.fakes.vllm_server import main\nmain()\n")
-    monkeypatch.syspath_prepend(tmp_path / "site")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "site"), str(ROOT)]))
-    words = ["evaluate", str(config), "--checkpoint", str(MODEL), "--engine", "vllm", "--output", str(tmp_path / "out")]
-    run(*words, "--games", "4")
-    dialogues = list(read_log(tmp_path / "out" / "warmstart_shy_free.jsonl"))
-    assert len(dialogues) == 4 and {turn.text for d in dialogues for turn in d.turns if turn.role == "policy"} == {
-        "[message] Hello."
-    }
-    said = (tmp_path / "out" / "warmstart_shy_free.server.log").read_text()
-    assert not alive(int(said.split()[4]))
-
-    (package / "api_server.py").write_text("raise SystemExit('no GPU here')\n")
-    with pytest.raises(SystemExit):
-        main([*words, "--games", "5"])
-    assert "ended with exit code 1" in (told := capsys.readouterr().err) and "no GPU here" in told
-
-
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
@@ -99,7 +73,10 @@ def test_a_server_is_started_for_the_length_of_the_evaluation(
         (["--checkpoint", "a", "--engine", "tgi"], "engine 'tgi' is unknown"),
         (["--checkpoint", "a", "--server", "http://127.0.0.1:9"], "--engine sglang or"),
         (["--checkpoint", "a", "--checkpoint", "b", "--engine", "vllm", "--server", "http://h:1"], "one --checkpoint"),
-        (["--checkpoint", str(MODEL), "--engine", "sglang"], "sglang is not installed here"),
+        (
+            ["--checkpoint", str(MODEL), "--engine", "sglang"],
+            "--engine sglang needs a running server. Start one (python -m sglang.launch_server --model-path",
+        ),
         (["--checkpoint", str(MODEL), "--engine", "vllm", "--server", "http://127.0.0.1:9"], "No server answers"),
         (["--checkpoint", str(MODEL), "--engine", "vllm", "--server", "127.0.0.1:9"], "not an address"),
         (["--policy", "openai:m", "--partner", "self"], "needs a policy that samples tokens"),

@@ -15,8 +15,7 @@ import time
 import ray
 
 from slim_rl.backends.slime import driver
-from slim_rl.errors import SlimError
-from slim_rl.policies.servers import connect
+from slim_rl.policies.servers import answers
 from slime_cpu.flags import ENGINE, GPUS
 
 _CPUS = (
@@ -47,12 +46,8 @@ def main() -> int:
 
 def _wait(url: str) -> None:
     """Until SGLang answers. The launch watches it, and ends this process too if it does not come up."""
-    while True:
-        try:
-            connect(url)
-            return
-        except SlimError:
-            time.sleep(_LOOK_SECONDS)
+    while not answers(url):
+        time.sleep(_LOOK_SECONDS)
 
 
 if __name__ == "__main__":

@@ -30,12 +30,13 @@ from slim_rl.config import Config, load_config
 from slim_rl.dialogue.games_file import games_files
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import read_object
-from slim_rl.policies.servers import connect, starting
+from slim_rl.policies.servers import answers
 from slim_rl.processes import last_lines, running, signals_end_the_run
 from slim_rl.runs import RunFolder
 from slime_cpu import flags, sources
 from slime_cpu.environment import environment, of_the_script
 from slime_cpu.progress import told
+from slime_cpu.server import starting
 
 _NEEDED = ("ray", "sglang", "sglang_router", "torch", "transformers")
 _SGLANG = {
@@ -100,8 +101,7 @@ def train(path: Path, config: Config, changes: Sequence[str], slime_flags: Seque
     shape, memory = read_object(Path(model) / "config.json"), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     context = shape.get("max_position_embeddings")
     arguments = words({**_SGLANG, "--dtype": flags.precision(parsed)})
-    server = starting("sglang", model, folder / "sglang.log", arguments, environment(slime, megatron))
-    with server as engine:
+    with starting(model, folder / "sglang.log", arguments, environment(slime, megatron)) as engine:
         ours = words(
             {**flags.trainer(config, shape["vocab_size"], memory), **flags.engine(engine.url, context, folder)}
         )
@@ -134,14 +134,6 @@ def _why(url: str, folder: Path, began: int, code: int) -> str:
             messages = [line.decode(errors="replace").strip() for line in file if line.startswith(b"slim-rl: ")]
         if not messages:
             print(last_lines(log), file=sys.stderr)
-    gone = "" if _answers(url) else f"SGLang is gone: see {folder / 'sglang.log'}. "
+    gone = "" if answers(url) else f"SGLang is gone: see {folder / 'sglang.log'}. "
     reason = " ".join(sentence.removeprefix("slim-rl: ") for sentence in messages)
     return gone + (reason or f"The script ended with exit code {code}; the reason is above, or in {log}.")
-
-
-def _answers(url: str) -> bool:
-    try:
-        connect(url)
-    except SlimError:
-        return False
-    return True
