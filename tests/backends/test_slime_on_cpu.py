@@ -163,7 +163,7 @@ def train(args):
     create_rollout_manager(args)
     if os.environ["KILLS"]:
         engine = Path(os.environ["ENGINE"])
-        while engine.read_text().count("/v1/models") < 2:  # until the launch too, and not the driver alone, has seen it answer
+        while engine.read_text().count("/health") < 2:  # until the launch too, and not the driver alone, has seen it answer
             time.sleep(0.02)
         os.kill(int(engine.read_text().split()[0]), signal.SIGKILL)
     raise RunStopped("Training stops: 32 of 32 dialogues failed.")
