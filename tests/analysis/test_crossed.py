@@ -162,3 +162,11 @@ def test_difference_of_rounding_errors_has_no_p_of_zero(value: float) -> None:
     sums = pd.DataFrame(np.full((4, 7), 0.1 + 0.2))
     apart = st.contrast([sums, pd.DataFrame(np.full((4, 7), 0.3))], (1, -1))
     assert (apart.value, apart.low, apart.high, apart.p) == (0.0, 0.0, 0.0, 1.0)
+
+
+def test_the_least_p_is_what_a_permutation_reaches() -> None:
+    for sizes in ([4], [6], [4, 4], [3, 2, 2]):
+        arms = [np.arange(size) + 100.0 * (number + 1) for number, size in enumerate(sizes)]
+        weights = np.linspace(-1, 1, len(arms)) if len(arms) > 1 else [1.0]
+        found = st.permute(arms, weights)
+        assert found.p == pytest.approx(found.least) and found.least == st.least_p(sizes)

@@ -150,3 +150,11 @@ def test_a_step_that_failed_is_where_the_next_run_resumes(tmp_path: Path, monkey
     assert ran == ["one", "two", "two", "three"]
     assert "two'. Fix the cause" in capfd.readouterr().err
     assert sys.executable not in (tmp_path / "ran").read_text()
+
+
+def test_template_of_an_experiment_plans_its_runs(capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.chdir(ROOT / "examples" / "experiment")
+    with pytest.raises(SystemExit) as end:
+        cli.main(["lab", "run", ".", "--dry-run"])
+    said = capsys.readouterr()
+    assert end.value.code == 0 and not said.err and said.out.count("slim-rl train matching_local") == 24

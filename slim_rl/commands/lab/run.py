@@ -43,8 +43,7 @@ from slim_rl.commands.options import Backend, Overrides, changes_of, game_option
 from slim_rl.commands.screen import printable
 from slim_rl.config import Config, load_config, read_yaml
 from slim_rl.errors import ConfigError, SlimError, did_you_mean
-from slim_rl.lab.experiment.contrasts import NONE, load_manifest, manifest_file
-from slim_rl.lab.experiment.reach import out_of_reach
+from slim_rl.lab.experiment.contrasts import load_manifest, manifest_file
 from slim_rl.processes import interruptible, python_module, running, signals_end_the_run
 from slim_rl.runs import RunFolder
 
@@ -114,21 +113,15 @@ def command(
     changes = changes_of(overrides, backend)
     options = {"arms": arm, "seeds": seeds, "jobs": jobs, "after": extra}
     options = {name: value for name, value in options.items() if value}
-    path, contrasts, arms = manifest_file(what), NONE, None
+    path, arms = manifest_file(what), None
     if path.exists() and isinstance(data := read_yaml(path), dict) and "title" in data:
-        manifest, contrasts = load_manifest(path)
+        manifest, _ = load_manifest(path)
         entries, arms = manifest.steps, manifest.arms
         if options.keys() - {"jobs"} or changes:
             entries = [entry for entry in entries if _trains_arms(entry)]
     else:
         entries = [{"train": {"words": str(what), "seeds": "0-2"}}]
     steps = [step_of(entry, number, path, arms, options, changes) for number, entry in enumerate(entries, 1)]
-    trained = [run.config for step in steps for run in step.runs if run.config]
-    seeds_of: dict[str, set[int]] = {}
-    for settings in trained:
-        seeds_of.setdefault(settings.arm_name, set()).add(settings.seed)
-    for sentence in out_of_reach(contrasts, seeds_of):
-        typer.echo(f"slim-rl: {sentence}", err=True)
     for step in steps:
         done = step.makes is not None and step.makes.exists()
         for run in step.runs:

@@ -29,11 +29,11 @@ from slim_rl.formats import count, words
 from slim_rl.lab.askers import Askers, simulated
 from slim_rl.lab.experiment.contrasts import Contrast, Contrasts, Manifest
 from slim_rl.lab.experiment.plays import HELD_OUT, Outcome, Plays
-from slim_rl.lab.experiment.reach import LEVEL
 from slim_rl.lab.gap import with_gap
 from slim_rl.lab.net_reward import with_net_reward
 
 NOT_RUN = "not run"
+LEVEL = 0.05  # significance level of the (Holm) p values
 
 
 def read(manifest: Manifest) -> Plays:
