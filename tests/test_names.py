@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from functools import cache
 
 import pytest
-from examples.guess_who.env import GuessWhoEnv
 from pydantic import BaseModel
 
 from slim_rl.cli import CALLS
