@@ -53,6 +53,7 @@ GROQ_413 = {
 
 AGAIN: dict[str, tuple[Step, bool]] = {
     "429": (Step("status", status=429, code="rate_limit_exceeded", message="Slow down."), False),
+    "498": (Step("status", status=498), False),
     "500": (Step("status", status=500), False),
     "502": (Step("status", status=502), False),
     "503": (Step("status", status=503, retry_after=0.01), False),
@@ -339,6 +340,18 @@ async def test_an_answer_of_another_form_is_played(server: OpenAIServer, step: S
     assert reply.text.replace("*", "") == "[message] 60." and reply.usage is not None
     assert (reply.usage.retries, reply.usage.malformed, reply.usage.asides) == (0, 0, 0)
     assert reply.thought == ("Hm." if "Hm." in str(step) else None)
+
+
+@pytest.mark.parametrize("before", ["\ufeff", ": keep-alive\n\n", " \n"])
+async def test_what_stands_before_the_json_is_left_out(server: OpenAIServer, before: str) -> None:
+    choice = {"message": {"content": "[message] 60."}, "finish_reason": "stop"}
+    script(server, http(200, before + json.dumps({"choices": [choice], "usage": {"prompt_tokens": 900}})))
+    assert (await partner_of(server).act(VIEW)).text == "[message] 60."
+
+
+async def test_an_answer_compressed_unasked_is_played(server: OpenAIServer) -> None:
+    script(server, Step("gzip", size=3))
+    assert (await partner_of(server).act(VIEW)).text == "[message] xxx"
 
 
 # What is not the action, which nobody is to read.

@@ -229,3 +229,10 @@ def test_arms_with_and_without_open_book_play_the_same_games(tmp_path: Path) -> 
     files += ["data.num_eval=4", "game.n=3", "game.hardness=0"]
     closed = load_rows(parse_config({}, files), "eval")
     assert load_rows(parse_config({}, [*files, "game.open_book=true"]), "eval") == closed
+
+
+def test_unpacking_a_reset_says_where_the_observation_is() -> None:
+    with pytest.raises(TypeError, match=r"reset returns no observation; get_state_description"):
+        _observation, _info = MatchingEnv().reset(
+            GameState(((50,),), ((True,),), ((True,),), 1.0, 1.0, 50, Roster.default(1))
+        )
