@@ -174,6 +174,7 @@ def cell_config(config: Config, cell: Cell) -> Config:
     if cell.chat_model:
         policy = {"openai": {"model": cell.chat_model}}
     changed = config.changed(name=cell.name, arm=cell.name, partner={"kind": cell.partner}, policy=policy)
+    changed = parse_config(changed.model_dump(), source=f"the cell {cell.name}")
     if cell.partner != config.partner.kind and (other := changed.opposite.cls) is not None:
         taken = arguments_for(other, config.partner.args)
         if left_out := sorted(config.partner.args.keys() - taken.keys()):
@@ -181,7 +182,7 @@ def cell_config(config: Config, cell: Cell) -> Config:
                 f"--partner {cell.partner} plays without partner.args of {config.partner.kind}: {', '.join(left_out)}."
             )
         changed = changed.changed(partner={"args": taken})
-    return parse_config(changed.model_dump(), source=f"the cell {cell.name}")
+    return changed
 
 
 def _ready(config: Config, cell: Cell, engine: EngineChoice) -> ReadyPolicy:

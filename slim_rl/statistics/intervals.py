@@ -67,7 +67,8 @@ def contrast(
         note = "all runs and games are equal"
         df = games - 1 if over == GAMES else np.inf
         value = value if abs(value) > exact else 0.0
-        p = 1.0 if value == 0 else least_p([games]) if over == GAMES else permute(means, weights).p
+        relabelled = np.nan if over == GAMES else permute(means, weights).p
+        p = float(np.fmin(least_p([games]), relabelled)) if value else 1.0  # as the interval, it excludes zero
         return Estimate(value, value, value, n, games, p, note, over, 0.0, df)
     df = float(variance**2 / sum(part**2 / freedom for part, freedom in parts))
     se = float(np.sqrt(variance))

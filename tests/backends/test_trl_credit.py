@@ -47,8 +47,13 @@ def test_expected_credit_without_gains_is_the_dialogue_advantage(folder, scale: 
 
 
 def test_each_turn_has_the_reward_to_come_less_the_state_value(folder) -> None:
-    more = "train.games_per_step=24"  # of few of them the start asks
-    found = advantages(folder, "shaped", more, "train.reward=turn_credit", "train.scale_rewards=false")["advantages"]
+    asks = [
+        "policy.model=data/warmstart",
+        "game={n: 3, p_observed: 0.2, p_observed_2: 0.9, hardness: 0}",
+        f"data.train={folder}/asks.jsonl",
+    ]
+    more = ["limits={turn_tokens: 160, dialogue_tokens: 800}", "train.reward=turn_credit", "train.scale_rewards=false"]
+    found = advantages(folder, "shaped", *asks, *more)["advantages"]
     lines = list(read_log(folder / "shaped.jsonl"))
     several = 0
     for start in range(0, len(lines), 4):

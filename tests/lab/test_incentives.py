@@ -139,7 +139,7 @@ def test_luck_is_no_way_around_asking(least: float, pays: bool) -> None:
 def test_cheats_are_compared_with_honest_players(by_dialop: Incentives) -> None:
     cheats = [line for line in by_dialop.lines if line.against]
     names = {line.name for line in by_dialop.lines}
-    assert len(cheats) >= 9 and all(line.against in names for line in cheats)
+    assert len(cheats) >= 6 and all(line.against in names for line in cheats)
     assert all(line.learned is not None and line.games == 70 for line in by_dialop.lines)
     asker = next(line for line in by_dialop.lines if line.name == "4 random questions")
     assert asker.learned is not None and 0.5 < asker.learned <= 4

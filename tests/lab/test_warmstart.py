@@ -63,7 +63,9 @@ def test_a_warm_start_that_diverges_writes_nothing(tmp_path: Path, how: list[str
 
 
 def test_a_batch_that_processes_cannot_share_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "3")
+    torchrun = {"WORLD_SIZE": "3", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    for name, value in torchrun.items():
+        monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match=r"warmstart\.batch_size=16 does not divide among 3 processes"):
         warmstart(load_config("matching_local"), tmp_path / "model")
 
