@@ -193,10 +193,10 @@ def test_references_and_cheats_earn_what_the_folder_promises(oracle: ModuleType,
             if canary := canaries.pop(name, None):
                 assert [action["text"] for action in canary["actions"]] == said[0]
                 assert canary["reward"] == found[name][0]
-    assert not canaries and len(found) == 13
+    assert not canaries and len(found) == 9
     assert list(oracle.broken(found)) == []
     assert "oracle_tolerance" in next(oracle.broken({"ideal": [1.0, 0.9]}))
-    assert "orders earned 0.950" in next(oracle.broken({"ideal": [1.0], "orders": [1.0, 0.9]}))
+    assert "solo earned 0.950" in next(oracle.broken({"ideal": [1.0], "solo": [1.0, 0.9]}))
 
 
 def test_openenvs_runtime_checks_pass_on_the_oracles_game(oracle: ModuleType, serve: Serve) -> None:
