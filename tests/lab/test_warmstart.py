@@ -81,7 +81,7 @@ def test_a_log_file_gets_few_progress_bars(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     bars = done.stderr.count("/16 [")
-    assert 0 < bars < 8, f"16 steps draw {bars} bars"
+    assert 0 < bars < 16, f"16 steps draw {bars} bars"
 
 
 def test_a_demonstration_that_failed_is_refused_with_its_failure(
