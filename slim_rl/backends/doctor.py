@@ -22,7 +22,7 @@ from slim_rl.backends.ready import check_games, check_model
 from slim_rl.config import Config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.games_file import deal, existing_rows, games_files, shortage
-from slim_rl.dialogue.players import make_partner
+from slim_rl.dialogue.players import PartnerFailure, make_partner
 from slim_rl.environment import Utterance, View, make_environment, reset_to
 from slim_rl.errors import SlimError
 from slim_rl.measured import measured
@@ -148,7 +148,12 @@ def check_partner(config: Config) -> Iterator[Check]:
     history = tuple(Utterance(0, question) for question in questions)
     view = View(1, env.get_prompt_prefix(1), env.get_state_description(1), history, env.get_private_view(1), 0)
     started = time.monotonic()
-    reply = asyncio.run(partner.act(view))
+    try:
+        reply = asyncio.run(partner.act(view))
+    except PartnerFailure as failure:
+        fix = "Start what answers there, or correct partner.openai's base_url, model or key."
+        yield Check("partner", "fail", str(failure), fix)
+        return
     took = f"{time.monotonic() - started:.2f} s" + (f", ${reply.usage.cost_usd:.5f}" if reply.usage else "")
     error = env.step(reply.text)[2].get("error") if env.turn == 1 else None
     finding = f"{config.partner.kind} answered in {took}: {textwrap.shorten(reply.text, 80)!r}"

@@ -150,6 +150,7 @@ def test_gpus_are_shared_or_divided(alone: Cluster, variables: dict[str, object]
 def test_settings_that_contradict_are_one_sentence(alone: Cluster, variables: dict[str, str], says: str) -> None:
     assert says in one_sentence(dry_run(alone, **variables))
     assert not (alone.folder / "executed").exists()
+    assert "--set has no value: give --set KEY=VALUE" in one_sentence(launch(alone, "--set", **variables))
 
 
 def test_model_without_a_script_names_the_setting(cluster: Cluster, tmp_path: Path) -> None:
