@@ -1,0 +1,287 @@
+"""Pages are what the code is: programs run as they are printed, generated pages are up to date, links and named messages exist."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import doctest
+import importlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import yaml
+from reference_pages import PAGES
+from reference_pages.config import LEFT_OUT, SHIPPED
+from reference_pages.metrics import BATCH
+
+import slim_rl
+from slim_rl import Dialogue, RolloutWorker, Turn, View, load_config, load_rows
+from slim_rl.config import Config, Section, parse_config
+from slim_rl.config.trainers import lookup
+from slim_rl.dialogue.measures import MEASURES, batch_metrics
+from slim_rl.dialogue.players import Partner
+from slim_rl.dialogue.record import StopReason, Usage
+from tests.paths import ROOT
+
+NOTEBOOK = ROOT / "examples" / "quickstart.ipynb"
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def blocks(page: str, language: str = "python") -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text_of(f"docs/{page}.md"), re.M | re.S)
+
+
+# --- programs
+
+
+def python(code: str, folder: Path, **options: Any) -> str:
+    """What a program prints, in a separate process."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg", "TMPDIR": str(folder)}
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, **{"cwd": folder, **options}, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_quick_start_runs(tmp_path: Path) -> None:
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    heavy = {"datasets", "openai", "torch", "transformers", "trl", "verl"}
+    code = f"{blocks('reference/python-api')[0]}\nimport sys\nprint(sorted({heavy!r} & set(sys.modules)))"
+    played, report, loaded = python(code, tmp_path).splitlines()
+    results = ast.literal_eval(played)
+    assert len(results) == 3 and all(0 <= reward <= 1 for reward, _ in results)
+    assert "<!doctype html>" in (tmp_path / report).read_text(encoding="utf-8")
+    assert len((tmp_path / "logs" / "quickstart" / "games.jsonl").read_text().splitlines()) == 50
+    assert loaded == "[]"
+
+
+def test_program_that_trains_runs(tmp_path: Path) -> None:
+    pytest.importorskip("trl")
+    (tmp_path / "data").mkdir()
+    for name in ("configs", "data/warmstart"):  # not data/local, where the program writes its games
+        (tmp_path / name).symlink_to(ROOT / name)
+    *_, replies, last = python(blocks("reference/python-api")[1], tmp_path).splitlines()
+    assert len(ast.literal_eval(replies)) == 2 and last.endswith(" 3")
+    assert (tmp_path / "runs" / "small" / "model" / "config.json").exists()
+
+
+RUN = """
+import ast, asyncio, contextlib, io, json, sys
+names, printed = {"__name__": "__main__"}, []
+for source in json.load(sys.stdin):
+    code = compile(source, "cell", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        if asyncio.iscoroutine(result := eval(code, names)):
+            asyncio.run(result)
+    printed.append(out.getvalue())
+print(json.dumps([printed, sorted({"torch", "transformers", "openai"} & set(sys.modules))]))
+"""
+
+
+def test_the_notebook_runs_and_prints_what_it_is_saved_with(tmp_path: Path) -> None:
+    cells = [cell for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    saved = ["".join("".join(out["text"]) for out in cell["outputs"] if "text" in out) for cell in cells]
+    sources = json.dumps(["".join(cell["source"]) for cell in cells])
+    assert json.loads(python(RUN, tmp_path, input=sources, cwd=NOTEBOOK.parent).splitlines()[-1]) == [saved, []]
+    assert any("image/png" in out.get("data", {}) for cell in cells for out in cell["outputs"])
+    assert NOTEBOOK.stat().st_size < 60_000
+
+
+class Bisecting(Partner):
+    """Guesses the middle of what Higher and Lower leave."""
+
+    identity: ClassVar = {"kind": "bisecting"}
+
+    async def act(self, view: View) -> Turn:
+        low, high = 1, 8
+        for utterance in view.history:
+            guess = int(utterance.text)
+            low, high = (guess + 1, high) if utterance.observation == "Higher." else (low, guess - 1)
+        return Turn(str((low + high) // 2))
+
+
+def test_tutorial_environment_is_played_by_its_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (code,), (config, *_) = (blocks("tutorials/custom-environment", language) for language in ("python", "yaml"))
+    (tmp_path / "my_game.py").write_text(code)
+    (tmp_path / "my_game.yaml").write_text(config)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    settings = load_config("my_game.yaml")
+    worker = RolloutWorker(settings, None, Bisecting())
+    specs = [worker.spec(row, "test", phase="eval") for row in load_rows(settings, "eval")[:8]]
+    played = [dialogue for (dialogue,) in asyncio.run(worker.play_all(specs))]
+    assert {dialogue.stop_reason for dialogue in played} == {StopReason.FINISHED}
+    assert all(dialogue.reward == pytest.approx(1 - (len(dialogue.turns) - 1) / 5) for dialogue in played)
+
+
+def test_api_page_partner_reward_and_environment_work() -> None:
+    names: dict[str, Any] = {}
+    for code in blocks("reference/environment-api"):
+        exec(code, names)
+    view = View(1, "", "", (), None, 0)
+    assert asyncio.run(names["Echo"]().act(view)).text == "[message] You said: "
+    dialogue = Dialogue("a", "g", 0, 0, {}, {}, {}, turns=[Turn("x")] * 3, reward=0.5, stop_reason=StopReason.AGREED)
+    assert names["Brief"](load_config("matching_local"))([dialogue], 0).rewards == [pytest.approx(0.47)]
+    assert issubclass(names["Squared"], names["MatchingEnv"])
+
+
+MODULES = ("session", "config", "dialogue.games_file", "dialogue.measures")
+MODULES += ("games.matching.study.demonstrations", "games.matching.reading.reader")
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_examples_of_docstrings_run(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = doctest.testmod(importlib.import_module(f"slim_rl.{module}"))
+    assert result.attempted and not result.failed
+
+
+def test_bare_make_lists_every_target() -> None:
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", text_of("Makefile"), re.M)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # of `make test`
+    done = subprocess.run(["make"], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert {line.split()[0].rstrip(":") for line in done.stdout.splitlines()} == set(phony.split())
+
+
+# --- names and keys
+
+
+def test_public_names_are_there_typed_and_on_a_page() -> None:
+    tree = ast.parse(text_of("slim_rl/__init__.pyi"))
+    imported = {
+        alias.name: each.module for each in tree.body if isinstance(each, ast.ImportFrom) for alias in each.names
+    }
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").glob("python-*.md"))
+    assert sorted(imported) == slim_rl.__all__ == sorted(re.findall(r"^::: slim_rl\.(\w+)$", pages, re.M))
+    for name, module in imported.items():
+        assert getattr(slim_rl, name) is getattr(sys.modules[str(module)], name)
+    assert set(slim_rl.__all__) <= set(dir(slim_rl))
+    with pytest.raises(AttributeError, match="no attribute 'reviewer'"):
+        _ = slim_rl.reviewer  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_generated_page_is_up_to_date(path: str) -> None:
+    assert text_of(path) == PAGES[path](), "write it again: PYTHONPATH=tools python -m reference_pages"
+
+
+def test_matching_yaml_is_the_defaults_but_for_what_is_shipped() -> None:
+    shipped = [f"{name}={json.dumps(value, default=str)}" for name, (value, _) in SHIPPED.items()]
+    assert load_config("matching") == parse_config({}, shipped)
+    told = " ".join(line.partition("# ")[2] for line in text_of("configs/matching.yaml").splitlines())
+    for name, (value, why) in SHIPPED.items():
+        assert lookup(Config(), name) != value == lookup(load_config("matching"), name) and why in told
+
+
+def test_matching_yaml_has_every_key_that_slime_runs_read() -> None:
+    assert _missing(Config, yaml.safe_load(text_of("configs/matching.yaml"))["slim_rl"]) == LEFT_OUT
+
+
+def _missing(section: type[Section], given: dict, prefix: str = "") -> set[str]:
+    missing: set[str] = set()
+    for key, field in section.model_fields.items():
+        inner = field.annotation
+        if key not in given:
+            missing.add(prefix + key)
+        elif isinstance(inner, type) and issubclass(inner, Section):
+            missing |= _missing(inner, given[key], f"{prefix}{key}.")
+    return missing
+
+
+def logged() -> set[str]:
+    """The metrics of a step with a failed game and calls to an endpoint, and those of annotated dialogues."""
+    turns = [Turn("x", role=role, usage=Usage(calls=1, input_tokens=1)) for role in ("policy", "partner")]
+    played = Dialogue("a", "g", 0, 0, {}, {}, {}, turns=turns, stop_reason=StopReason.AGREED, reward=0.5)
+    failed = Dialogue("b", "g", 0, 0, {}, {}, {}, stop_reason=StopReason.PARTNER_FAILED)
+    return set(batch_metrics([played, failed]))
+
+
+def test_metrics_of_pages_are_those_of_a_step() -> None:
+    names = {re.sub(r"^(stop|failure)/.*", r"\1/{}", name) for name in logged()}
+    assert {"stop/{}", "failure/{}", "cost_usd", "partner_seconds_p50"} <= names
+    assert {name for name in names if name not in BATCH and not name.startswith("questions/")} <= set(MEASURES)
+    guides = {page.stem: page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "how-to").glob("*.md")}
+    table = guides["watch-a-run"].partition("| metric | read it as |\n")[2].partition("\n\n")[0]
+    heads = [name for line in table.splitlines() for name in re.findall(r"`([\w/]+)`", line.split("|")[1])]
+    ours = re.findall(r"`(?:eval/matching/)?dialogue/([\w/]+)`", "".join(guides.values()))
+    known = {
+        *logged(),
+        *MEASURES,
+        "partner_retries",
+        "train_reward",
+        *(f"stop/{reason.value}" for reason in StopReason),
+    }
+    assert len(heads) > 15 and len(ours) > 5 and {*heads, *ours} <= known
+
+
+def test_log_format_page_has_every_key_and_reason() -> None:
+    rows = re.findall(r"^\| ([^|]*) \|", text_of("docs/reference/log-format.md"), re.M)
+    keys = {*Dialogue.__dataclass_fields__, *Turn.__dataclass_fields__} - {"cut"}
+    found = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert found == keys | {reason.value for reason in StopReason} | {"format"}
+
+
+def test_troubleshooting_quotes_messages_of_the_code() -> None:
+    files = [
+        path
+        for folder in ("slim_rl", "scripts")
+        for path in (ROOT / folder).rglob("*.*")
+        if path.suffix in (".py", ".sh")
+    ]
+    code = re.sub(r'"\s*\n\s*f?"', "", "".join(path.read_text(encoding="utf-8") for path in files))  # several literals
+    heads = re.findall(r"^\| (`[^|]*)\|", text_of("docs/how-to/troubleshooting.md"), re.M)
+    others = {"slim-rl: command not found", "Failed to connect to Ray"}  # of the shell and of Ray
+    quoted = {message for head in heads for message in re.findall(r"`([^`]+)`", head)} - others
+    assert len(quoted) > 6
+    for message in quoted:
+        assert all(part in code for part in re.split(r" ?… ?|--x", message)), message
+
+
+# --- the README and the site
+
+
+def test_readme_is_one_screen_with_the_hook_and_a_picture() -> None:
+    text = text_of("README.md")
+    screen = text[: text.index("## What we found")]
+    hook = "--custom-generate-function-path slim_rl.rollout.generate"
+    assert all(wanted in screen for wanted in (hook, "624b824", "v0.3.1", "GPU", "make run", "make test"))
+    (alt,) = re.findall(r"!\[([^\]]*)\]\(", text)
+    assert len(text.splitlines()) <= 110 and len(alt.split()) >= 5
+
+
+def test_site_refuses_links_to_nothing_and_fetches_nothing(tmp_path: Path) -> None:
+    """A site of two pages by the project's own settings, its navigation left out."""
+    pytest.importorskip("mkdocs")
+    (tmp_path / "docs").mkdir()
+    shutil.copy(ROOT / "docs" / "hooks.py", tmp_path / "docs")
+    shutil.copytree(ROOT / "docs" / "assets", tmp_path / "docs" / "assets")
+    (tmp_path / "mkdocs.yml").write_text(re.sub(r"^nav:\n.*", "", text_of("mkdocs.yml"), flags=re.M | re.S))
+    for name in ("README.md", "SECURITY.md", "CHANGELOG.md", "code.py"):
+        (tmp_path / name).write_text("# Here\n")
+    wrong = ["none.md", "two.md#nowhere", "../none.py", "img/none.png"]
+    right = ["two.md#three", "../code.py", "../README.md"]
+    (tmp_path / "docs" / "one.md").write_text("".join(f"[a]({link})\n\n" for link in [*wrong, *right]))
+    (tmp_path / "docs" / "two.md").write_text("# Two\n\n## Three\n")
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict"]
+    built = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert built.returncode != 0 and built.stderr.count("WARNING -") == len(wrong), built.stderr
+    assert all(f"'{link}'" in built.stderr for link in wrong)
+    site = tmp_path / "build" / "site"
+    page = (site / "docs" / "one.html").read_text(encoding="utf-8")
+    for link in ("two.html#three", "../code.py", "../index.html"):
+        assert f'href="{link}"' in page and (site / "docs" / link.partition("#")[0]).is_file()
+    scripts = re.findall(r'<script src="([^"]+)"', page)
+    assert all((site / "docs" / script).is_file() for script in scripts)
+    assert any("iframe-worker" in script for script in scripts), "search needs it where the page is opened from disk"
+    assert "three" in (site / "search" / "search_index.js").read_text(encoding="utf-8")
+    assert not re.search(r'(<script[^>]*src|<link[^>]*stylesheet[^>]*href)="(https?:)?//', page), "of elsewhere"
