@@ -1,6 +1,6 @@
 """Instances from DialOp's distribution: game i is the first draw of its random stream that is hard enough.
 
-It depends on (seed, i) and the config alone. With DialOp's hardness one draw in some 3,000 is kept, and a game takes 40 ms; without, 0.5 ms.
+It depends on (seed, i) and the config alone. With DialOp's hardness one draw in some 3,000 is kept, and a game takes 20 ms; without, 0.5 ms.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.roster import PAPERS, REVIEWERS, Roster
-from slim_rl.games.matching.state import UNSEEN_VALUE, GameState, MatchingSettings, rows_of, score_by
+from slim_rl.games.matching.state import UNSEEN_VALUE, GameState, MatchingSettings, best_assignment, rows_of, scores_by
 from slim_rl.processes import check_processes, environment
 
 VALUES = 100  # scores are 0..99
@@ -65,25 +66,41 @@ def _deal(config: MatchingSettings, seed: int, index: int) -> GameState:
         drawn = cells.integers(0, VALUES, shape, dtype=np.uint16)
         bits = cells.bit_generator.random_raw(config.n * config.n * _BLOCK).view(np.uint32)
         masks = bits.reshape(2, *shape) <= thresholds
-        tables = np.where(masks.any(axis=0), drawn, UNSEEN_VALUE)
-        ceilings = np.minimum(tables.max(axis=0).sum(axis=0), tables.max(axis=1).sum(axis=0))  # of the optimum
-        for i, ceiling in enumerate(ceilings):
-            table, seen = tables[:, :, i], masks[:, :, :, i]
-            if (best := _best_if_hard(table, seen, int(ceiling), config.hardness)) is not None:
-                scale1, scale2 = scales.uniform(*SCALES, 2).tolist() if config.scales else (1.0, 1.0)
-                return GameState(rows_of(table), rows_of(seen[0]), rows_of(seen[1]), scale1, scale2, best, roster)
+        if (kept := _first_hard(drawn.astype(np.int16), masks, config.hardness)) is not None:
+            table, (mask1, mask2), best = kept
+            scale1, scale2 = scales.uniform(*SCALES, 2).tolist() if config.scales else (1.0, 1.0)
+            return GameState(rows_of(table), rows_of(mask1), rows_of(mask2), scale1, scale2, best, roster)
     raise ConfigError(
         f"None of {MAX_DRAWS:,} draws with n = {config.n} and p_observed = {config.p_observed} has an optimum "
         f"above {config.hardness} times either player's solo plan: lower game.hardness or change game.p_observed."
     )
 
 
-def _best_if_hard(table: np.ndarray, seen: np.ndarray, ceiling: int, hardness: float) -> int | None:
-    """Returns the optimum of a draw if it exceeds both solo plans by more than `hardness`, by DialOp's own computation."""
-    solo = 0
-    for mask in seen if hardness else ():  # at 0 every draw is hard enough
-        solo = max(solo, score_by(np.where(mask, table, UNSEEN_VALUE), table))
-        if solo * hardness >= ceiling:
-            return None
-    best = score_by(table, table)
-    return best if solo * hardness < best else None
+def _first_hard(
+    scores: NDArray[np.int16], masks: NDArray[np.bool_], hardness: float
+) -> tuple[NDArray[np.int16], NDArray[np.bool_], int] | None:
+    """Returns the first draw whose optimum exceeds both solo plans by more than `hardness`: its table, masks and optimum.
+
+    Plans are solved as DialOp solves them. An upper bound of the optimum leaves most draws out after one of the solo plans.
+
+    Args:
+        scores: (n, n, draws).
+        masks: (2, n, n, draws), what each seat sees.
+    """
+    tables = _known(scores, masks[0] | masks[1])
+    ceilings = np.minimum(tables.max(axis=0).sum(axis=0), tables.max(axis=1).sum(axis=0))
+    tables, believed = np.moveaxis(tables, -1, 0), np.moveaxis(_known(scores, masks), -1, 1)
+    rest, solo = np.arange(len(tables)), np.zeros(len(tables))
+    for beliefs in believed if hardness else ():  # at 0 every draw is hard enough
+        solo[rest] = np.maximum(solo[rest], scores_by(beliefs[rest], tables[rest]))
+        rest = rest[solo[rest] * hardness < ceilings[rest]]
+    for i in rest.tolist():
+        best = int(best_assignment(tables[i])[1])
+        if solo[i] * hardness < best:
+            return tables[i], masks[..., i], best
+    return None
+
+
+def _known(scores: NDArray[np.int16], mask: NDArray[np.bool_]) -> NDArray[np.int16]:
+    """Returns the scores, with unseen cells at their expectation; without a choice per cell, which costs ten times as much."""
+    return (scores - np.int16(UNSEEN_VALUE)) * mask + np.int16(UNSEEN_VALUE)

@@ -220,7 +220,7 @@ class GameState:
         best_reward = state.get("best_assignment_reward")
         if best_reward is None:
             table = np.where(one | two, table, UNSEEN_VALUE)
-        best = score_by(table, table)
+        best = int(best_assignment(table)[1])
         if best_reward not in (None, best) or best <= 0:
             raise DataError(
                 f"The game state says best_assignment_reward={best_reward!r}, but its table's optimum is {best}; give a table with a positive "
@@ -349,12 +349,17 @@ def best_assignment(values: ArrayLike) -> tuple[Assignment, float]:
     return tuple(int(c) for c in columns), float(table[rows, columns].sum())
 
 
-def score_by(believed: NDArray[Any], table: NDArray[Any]) -> int:
-    """Returns the true score, by `table`, of the best assignment by `believed` that SciPy's solver finds; both (n, n)."""
+def scores_by(believed: NDArray[Any], tables: NDArray[Any]) -> NDArray[Any]:
+    """Returns the true score, by its table, of each game's best assignment by `believed` that SciPy's solver finds first.
+
+    Both are (games, n, n); returns (games,).
+    """
     from scipy.optimize import linear_sum_assignment
 
-    rows, columns = linear_sum_assignment(-believed.astype(float))
-    return int(table[rows, columns].sum())
+    costs = np.negative(believed, dtype=float, order="C")  # as for `best_assignment`
+    games, n, _ = costs.shape
+    columns = np.array([linear_sum_assignment(cost)[1] for cost in costs], dtype=int).reshape(games, n)
+    return tables[np.arange(games)[:, None], np.arange(n), columns].sum(axis=1)
 
 
 def total(values: ArrayLike, assignment: Sequence[int]) -> float:
@@ -372,7 +377,7 @@ def score_of_best(believed: ArrayLike, table: ArrayLike) -> NDArray[np.float64]:
     values, truth = np.asarray(believed, dtype=float), np.asarray(table, dtype=float)
     games, n, _ = values.shape
     if n > _TIES_UP_TO:
-        return np.array([total(t, best_assignment(v)[0]) for v, t in zip(values, truth, strict=True)])
+        return scores_by(values, truth)
     sets = np.arange(2**n)
     size = (sets[:, None] >> np.arange(n) & 1).sum(axis=1)
     best = np.full((games, 2**n), -np.inf)

@@ -77,10 +77,10 @@ def test_every_game_is_hard_and_whole(n: int) -> None:
         assert GameState.from_dict(game.to_dict()) == game
 
 
-def test_a_full_sized_game() -> None:
+def test_a_full_sized_game_is_that_of_earlier_versions() -> None:
     (game,) = generate_games(1, MatchingSettings(), seed=6)
-    assert game.n == 8
     assert is_hard(*arrays(game))
+    assert (game.id, round(game.scale1, 4), round(game.scale2, 4)) == ("d1cdd56216c66c3a", 1.2721, 4.3455)
 
 
 def test_the_same_whatever_the_workers_and_the_range() -> None:
