@@ -74,7 +74,7 @@ def test_a_damaged_file_is_one_sentence_or_read(values: Path) -> None:
     for name in ("held_out", "training"):
         path = values / f"{name}.parquet"
         whole = path.read_bytes()
-        for at in (*rng.integers(len(whole), size=8), *(len(whole) - rng.integers(1, 4000, size=12))):
+        for at in (*rng.integers(len(whole), size=2), *(len(whole) - rng.integers(1, 4000, size=5))):
             for damaged in (whole[:at], whole[:at] + bytes([rng.integers(256)]) + whole[at + 1 :]):
                 path.write_bytes(damaged)
                 try:
@@ -82,4 +82,4 @@ def test_a_damaged_file_is_one_sentence_or_read(values: Path) -> None:
                 except SlimError as error:
                     refused += "\n" not in str(error)
         path.write_bytes(whole)
-    assert refused > 40
+    assert refused > 13

@@ -58,7 +58,7 @@ ENDS = (
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=120)
 @given(draw.tuples(*map(draw.sampled_from, (OPENINGS, VERBS, FORMS, ENDS))), draw.integers(0, 12))
 def test_every_combination_that_is_answered_is_a_question(parts: tuple[str, ...], at: int) -> None:
     dialogue = play([worded("".join(parts), at=at)], ShyPartner(max_pairs=MANY))
@@ -66,7 +66,7 @@ def test_every_combination_that_is_answered_is_a_question(parts: tuple[str, ...]
     assert set(dialogue.turns[1].stated or ()) <= set(dialogue.turns[0].pairs or ())
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(
     draw.lists(draw.tuples(*map(draw.sampled_from, (OPENINGS, VERBS, FORMS, ENDS))), min_size=2, max_size=5),
     draw.integers(0, 99),
