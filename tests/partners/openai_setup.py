@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
 
-from slim_rl.config import Limits, OpenAIConfig, PartnerConfig
+from slim_rl.config import Limits, OpenAIConfig, PartnerConfig, Price
 from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.players import Partner
 from slim_rl.dialogue.record import Dialogue, Turn, Usage
@@ -18,7 +20,9 @@ from slim_rl.games.matching.partners.chat import MatchingChatPartner
 from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.state import GameState
 from slim_rl.partners.endpoint import Endpoint
+from slim_rl.partners.openai_chat import OpenAIPartner
 from slim_rl.partners.spend import Spend
+from tests.fakes.openai_server import OpenAIServer, Step
 
 # Seat 1 sees Ava on BLEU (60) and Daniel on Electra (30); seat 0 sees the other two.
 GAME = GameState(
@@ -111,3 +115,22 @@ def text_of(path: Path) -> str:
 def spent_usd(folder: Path) -> float:
     """US dollars that the run in `folder` has spent."""
     return Spend(folder=folder).spent_elsewhere()
+
+
+ANSWER = "[message] Ava Li on BLEU: 60."
+VIEW = view_after(QUESTION)
+FLAT = {"prices": {"gpt-4.1": Price(input=2.0, cached=2.0, output=8.0)}}  # a cached call costs what any other does
+
+
+def script(server: OpenAIServer, *steps: Step) -> None:
+    server.script.extend(steps)  # type: ignore[attr-defined]
+
+
+async def ask_many(partner: OpenAIPartner, number: int) -> list[Turn | BaseException]:
+    views = [view_after(QUESTION, seed=seed) for seed in range(number)]
+    return await asyncio.gather(*(partner.act(view) for view in views), return_exceptions=True)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    while not condition():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)

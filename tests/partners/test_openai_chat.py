@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -23,12 +22,6 @@ from slim_rl.partners.openai_chat import OpenAIPartner
 from tests.dialogue.players import Script
 from tests.fakes.openai_server import OpenAIServer, Step
 from tests.partners.openai_setup import GAME, GOOD_PLAN, QUESTION, partner_config, partner_of, view_after
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[OpenAIServer]:
-    async with OpenAIServer() as running:
-        yield running
 
 
 async def test_answers_and_counts_what_it_took(server: OpenAIServer) -> None:

@@ -22,8 +22,18 @@ from slim_rl.partners.cassette import request_key
 from slim_rl.partners.openai_chat import ChatPolicy
 from tests.dialogue.players import Script
 from tests.fakes.openai_server import OpenAIServer, Step
-from tests.partners.openai_setup import GAME, GOOD_PLAN, QUESTION, partner_config, partner_of, recorded, view_after
-from tests.partners.test_openai_endpoint import ANSWER, VIEW, ask_many
+from tests.partners.openai_setup import (
+    ANSWER,
+    GAME,
+    GOOD_PLAN,
+    QUESTION,
+    VIEW,
+    ask_many,
+    partner_config,
+    partner_of,
+    recorded,
+    view_after,
+)
 from tests.paths import ROOT
 
 REFUSES = ("max_tokens", "temperature", "top_p", "seed")

@@ -8,47 +8,31 @@ import gc
 import logging
 import time
 import warnings
-from collections.abc import AsyncIterator, Callable
 
 import pytest
 from pydantic import ValidationError
 
-from slim_rl.config import Price
 from slim_rl.dialogue.players import PartnerFailure
 from slim_rl.dialogue.record import StopReason, Turn
 from slim_rl.errors import ConfigError
 from slim_rl.partners.openai_chat import OpenAIPartner
 from tests.fakes.openai_server import OpenAIServer, Step
-from tests.partners.openai_setup import QUESTION, partner_config, partner_of, view_after
+from tests.partners.openai_setup import (
+    ANSWER,
+    VIEW,
+    ask_many,
+    partner_config,
+    partner_of,
+    script,
+    until,
+)
 
-ANSWER = "[message] Ava Li on BLEU: 60."
-VIEW = view_after(QUESTION)
 BUSY = Step("status", status=429, code="rate_limit_exceeded", message="Slow down.")
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[OpenAIServer]:
-    async with OpenAIServer() as running:
-        yield running
-
-
-def script(server: OpenAIServer, *steps: Step) -> None:
-    server.script.extend(steps)  # type: ignore[attr-defined]
-
-
-async def ask_many(partner: OpenAIPartner, number: int) -> list[Turn | BaseException]:
-    views = [view_after(QUESTION, seed=seed) for seed in range(number)]
-    return await asyncio.gather(*(partner.act(view) for view in views), return_exceptions=True)
 
 
 def patience(step: Step) -> dict[str, float]:
     """Short only where the wait is known to be in vain."""
     return {"request_seconds": 0.5 if step.kind == "hang" else 5.0}
-
-
-async def until(condition: Callable[[], object]) -> None:
-    while not condition():  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("step", [Step("status", status=500), Step("cut"), Step("junk"), Step("hang")])
@@ -195,9 +179,6 @@ async def test_a_cancelled_probe_lets_another_one_through(server: OpenAIServer) 
     second = asyncio.create_task(partner.act(VIEW))
     first.cancel()
     assert (await second).text == ANSWER
-
-
-FLAT = {"prices": {"gpt-4.1": Price(input=2.0, cached=2.0, output=8.0)}}  # a cached call costs what any other does
 
 
 def test_one_partner_serves_event_loops_in_sequence() -> None:

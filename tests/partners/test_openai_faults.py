@@ -6,7 +6,6 @@ import asyncio
 import email.utils
 import logging
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -22,19 +21,23 @@ from slim_rl.partners.answers import LONGEST_PAUSE, REPLY_CHARS, retry_after
 from slim_rl.partners.openai_chat import OpenAIPartner
 from tests.fakes.disk import largest_file
 from tests.fakes.openai_server import HALF, OpenAIServer, Step
-from tests.partners.openai_setup import QUESTION, partner_config, partner_of, recorded, view_after
-from tests.partners.test_openai_endpoint import ANSWER, VIEW, ask_many, script, until
+from tests.partners.openai_setup import (
+    ANSWER,
+    QUESTION,
+    VIEW,
+    ask_many,
+    partner_config,
+    partner_of,
+    recorded,
+    script,
+    until,
+    view_after,
+)
 
 POISON = Step("status", status=500)
 REVOKED = Step("status", status=401, code="invalid_api_key", message="The key was revoked.")
 QUOTA = Step("status", status=429, code="insufficient_quota", message="You exceeded your quota.")
 FORBIDDEN = Step("status", status=403, code="unsupported_country", message="Not here.")
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[OpenAIServer]:
-    async with OpenAIServer() as running:
-        yield running
 
 
 def replies(outcomes: list[Turn | BaseException]) -> int:

@@ -18,15 +18,6 @@ from slim_rl.partners.limits import Breaker, RateLimit
 from slim_rl.partners.spend import Spend
 from tests.partners.openai_setup import spend_elsewhere
 
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 # --- rate limit
 
 
@@ -98,129 +89,94 @@ def test_no_limit_never_waits() -> None:
 # --- breaker
 
 
-def breaker(clock: Clock, failures: int = 3) -> Breaker:
-    one = Breaker("http://here", 60.0, clock)
-    one.failures, one.seconds = failures, 2.0
-    return one
+class Outage:
+    """A breaker on a clock that stands still but for the test."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.breaker = Breaker("http://here", 60.0, lambda: self.now)
+        self.breaker.failures, self.breaker.seconds = 4, 2.0
+
+    def waits(self, *events: str | float) -> list[float]:
+        """What a call waits for after each event: open, pause, failure, late, answer, or seconds that pass."""
+        return [self._wait(event) for event in events]
+
+    def _wait(self, event: str | float) -> float:
+        match event:
+            case "open":
+                self.breaker.open("fell", "no route")
+            case "pause":
+                self.breaker.open("asks for a pause", "busy", 1e12)
+            case "failure" | "late":
+                self.breaker.failure("down", object(), self.now if event == "failure" else 99.0)
+            case "answer":
+                self.breaker.alive(answered=True)
+            case _:
+                self.now += float(event)
+        return self.breaker.wait()
 
 
-def test_failures_at_one_moment_are_no_outage() -> None:
-    clock = Clock()
-    one = breaker(clock)
-    for _ in range(50):
-        one.failure("timeout", object(), clock.now)
-    assert not one.is_open
-    clock.now += 2.0
-    one.failure("timeout", object(), clock.now)
-    assert one.is_open
+# A letter is a failure by the call of that name, * by one of its own, a capital one with a wrong answer; "." is a second, "!" an answer
+OUTAGES = {
+    "at one moment": ("*" * 50, False),
+    "for some time": ("*" * 50 + "..*", True),
+    "an answer in between": (".!**" * 50, False),
+    "one call, however often": (".p" * 50, False),
+    "and then another": (".p" * 50 + "o", True),
+    "wrong answers to few": (".A.B.C" * 5, False),
+    "wrong answers to many": (".A.B.C" * 5 + "D", True),
+}
 
 
-def test_an_answer_in_between_is_no_outage() -> None:
-    clock = Clock()
-    one = breaker(clock)
-    for _ in range(50):
-        clock.now += 1.0
-        one.failure("timeout", object(), clock.now)
-        one.failure("timeout", object(), clock.now)
-        one.alive(answered=True)
-    assert not one.is_open
+@pytest.mark.parametrize(("events", "is_open"), OUTAGES.values(), ids=OUTAGES)
+def test_failures_of_several_calls_over_time_are_an_outage(events: str, is_open: bool) -> None:
+    outage = Outage()
+    for event in events:
+        if event == ".":
+            outage.now += 1.0
+        elif event == "!":
+            outage.breaker.alive(answered=True)
+        else:
+            call = object() if event == "*" else event
+            outage.breaker.failure("HTTP 500", call, outage.now, answered=event.isupper())
+    assert outage.breaker.is_open is is_open
 
 
-def test_breaker_failed_probe_is_followed_by_a_pause(caplog: pytest.LogCaptureFixture) -> None:
-    clock = Clock()
-    one = breaker(clock)
-    one.open("fell", "why")
-    assert one.wait() == 10.0
-    clock.now += 10.0
-    assert one.wait() == 0.0
-    one.failure("still down", object(), clock.now)
-    assert one.wait() == 10.0
-    clock.now += 10.0
-    assert one.wait() == 0.0
-    one.alive(answered=True)
-    assert not one.is_open and one.wait() == 0.0
-    assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
+@pytest.mark.parametrize(
+    ("events", "waits"),
+    [
+        (("open", 10, "failure", 10, "answer"), [10, 0, 10, 0, 0]),
+        (("open", 9, "late"), [10, 1, 1]),  # sent before the outage: it delays no probe
+        (
+            ("pause", "answer", "open", 10),
+            [10, 0, 10, 0],
+        ),  # a pause is over with its outage, and none sleeps through it whole
+        (("pause", 10, 10, 9, 1), [10, 10, 10, 1, 0]),  # half of the time there is, so that a probe may still help
+    ],
+)
+def test_breaker_lets_a_probe_through_after_a_pause(events: tuple[Any, ...], waits: list[float]) -> None:
+    assert Outage().waits(*events) == waits
 
 
-def test_breaker_failure_sent_before_the_outage_delays_no_probe() -> None:
-    clock = Clock()
-    one = breaker(clock)
-    one.open("fell", "why")
-    clock.now += 9.0
-    one.failure("timeout", object(), 99.0)
-    assert one.wait() == 1.0
-
-
-def test_it_stops_for_good_in_the_end() -> None:
-    clock = Clock()
-    one = breaker(clock)
-    one.open("fell", "no route")
-    clock.now += 60.0
-    assert one.wait() == 0.0
-    assert one.stopped == (
+def test_breaker_stops_for_good_in_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    outage = Outage()
+    outage.waits("open", "answer")
+    assert not outage.breaker.is_open and [record.levelno for record in caplog.records] == [logging.WARNING] * 2
+    assert outage.waits("open", 60)[-1] == 0
+    assert outage.breaker.stopped == (
         "The partner's endpoint http://here has not answered for 60 s (no route). Fix it and resume the run."
     )
 
 
-def test_a_refusal_is_final_only_before_the_first_answer() -> None:
-    clock = Clock()
-    fresh, used = breaker(clock), breaker(clock)
-    fresh.refused("wrong key", object(), clock.now)
-    assert fresh.stopped is not None
-    used.alive(answered=True)
-    used.refused("wrong key", object(), clock.now)
-    assert used.stopped is None and not used.is_open
-
-
-def test_one_calls_failures_are_no_outage_however_many() -> None:
-    clock = Clock()
-    one, poisoned, other = breaker(clock), object(), object()
-    for _ in range(50):
-        clock.now += 1.0
-        one.failure("HTTP 503", poisoned, clock.now)
-    assert not one.is_open
-    one.failure("HTTP 503", other, clock.now)
-    assert one.is_open
-
-
-def test_wrong_answers_are_an_outage_only_over_many_calls() -> None:
-    clock = Clock()
-    one = breaker(clock, failures=4)
-    for call in ("a", "b", "c") * 5:
-        clock.now += 1.0
-        one.failure("HTTP 500", call, clock.now, answered=True)
-    assert not one.is_open
-    one.failure("HTTP 500", "d", clock.now, answered=True)
-    assert one.is_open
-
-
-def test_a_pause_is_over_with_the_outage_it_was_asked_for_in() -> None:
-    clock = Clock()
-    one = breaker(clock)
-    one.open("asks for a pause", "busy", 3600.0)
-    assert one.wait() == 10.0, "no call sleeps through the pause whole"
-    one.alive(answered=True)
-    one.open("fell", "why")
-    clock.now += 10.0
-    assert one.wait() == 0.0
-
-
-def test_a_pause_leaves_time_for_a_probe() -> None:
-    clock = Clock()
-    one = breaker(clock)
-    one.open("asks for a pause", "busy", 1e12)
-    clock.now += 29.0
-    assert one.wait() > 0.0
-    clock.now += 1.0
-    assert one.wait() == 0.0
-
-
-def test_a_busy_endpoint_has_not_answered_yet() -> None:
-    clock = Clock()
-    one = breaker(clock)
-    one.alive()
-    one.refused("wrong key", object(), clock.now)
-    assert one.stopped is not None
+@pytest.mark.parametrize(
+    ("answered", "stops"), [(None, True), (False, True), (True, False)], ids=["new", "busy", "used"]
+)
+def test_a_refusal_is_final_only_before_the_first_answer(answered: bool | None, stops: bool) -> None:
+    one = Outage().breaker
+    if answered is not None:
+        one.alive(answered=answered)
+    one.refused("wrong key", object(), 100.0)
+    assert (one.stopped is not None) is stops and not (one.is_open and not stops)
 
 
 # --- money

@@ -6,7 +6,6 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -17,8 +16,17 @@ from slim_rl.dialogue.players import PartnerFailure
 from slim_rl.dialogue.record import StopReason, Turn
 from slim_rl.partners.openai_chat import ChatPolicy, OpenAIPartner
 from tests.fakes.openai_server import OpenAIServer, Step
-from tests.partners.openai_setup import GOOD_PLAN, QUESTION, partner_config, partner_of, view_after
-from tests.partners.test_openai_endpoint import ANSWER, VIEW, ask_many, script
+from tests.partners.openai_setup import (
+    ANSWER,
+    GOOD_PLAN,
+    QUESTION,
+    VIEW,
+    ask_many,
+    partner_config,
+    partner_of,
+    script,
+    view_after,
+)
 from tests.paths import ROOT
 
 MODEL = "gpt-4.1-2025-04-14"
@@ -29,25 +37,18 @@ def inside(error: Any, **others: Any) -> Step:
     return Step("status", status=200, body=json.dumps({"error": error, **others}))
 
 
+def said(status: int, message: str, **error: Any) -> Step:
+    """An error response in OpenAI's form."""
+    return http(status, {"error": {"message": message, **error}})
+
+
 def http(status: int, error: Any, **step: Any) -> Step:
     """An error response in a server's own form."""
     return Step("status", status=status, body=error if isinstance(error, str) else json.dumps(error), **step)
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[OpenAIServer]:
-    async with OpenAIServer() as running:
-        yield running
-
-
-HALF_REPLY = {"choices": [{"message": {"content": "[message] Ava Li on"}, "finish_reason": "error"}]}
-GROQ_413 = {
-    "error": {
-        "message": "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 7000.",
-        "type": "tokens",
-        "code": "rate_limit_exceeded",
-    }
-}
+TPM = "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 7000."
+GROQ_413 = said(413, TPM, type="tokens", code="rate_limit_exceeded")
 
 # --- asked again, and then played: whether it was paid for
 
@@ -74,14 +75,14 @@ AGAIN: dict[str, tuple[Step, bool]] = {
     "words within 200": (inside("The engine is overloaded."), False),
     "vLLM's error object within 200": (http(200, {"object": "error", "message": "Busy.", "code": 503}), False),
     "a detail within 200": (http(200, {"detail": "Try again."}), False),
-    "Groq's 413": (http(413, GROQ_413), False),
+    "Groq's 413": (GROQ_413, False),
     "a 403 for too many requests": (http(403, {"message": "API rate limit exceeded."}), False),
     "529": (http(529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}), False),
     "503 with a date": (
         http(503, "Busy", retry_after="Fri, 01 Jan 2021 00:00:00 GMT"),
         False,
     ),
-    "llama.cpp loads its model": (http(503, {"error": {"code": 503, "message": "Loading model"}}), False),
+    "llama.cpp loads its model": (said(503, "Loading model", code=503), False),
     "a list of errors": (http(503, [{"error": {"code": 503, "status": "UNAVAILABLE", "message": "Later."}}]), False),
     "a web page of status 200": (Step("html"), True),
     "no choices": (Step("empty"), True),
@@ -104,7 +105,7 @@ async def test_a_reply_that_is_none_is_asked_again(server: OpenAIServer, step: S
     assert partner.stopped is None
 
 
-BUSY = [inside({"code": 429, "message": "Slow down."}), http(413, GROQ_413)]
+BUSY = [inside({"code": 429, "message": "Slow down."}), GROQ_413]
 
 
 @pytest.mark.parametrize("step", BUSY, ids=["429 within 200", "Groq's 413"])
@@ -121,41 +122,41 @@ KEY = r"is the key in \$OPENAI_API_KEY right"
 ADDRESS = r"are partner\.openai\.base_url and the model .* right"
 NAME = f"is the model {MODEL} right"
 STOPS: dict[str, tuple[Step, str]] = {
-    "401": (http(401, {"error": {"message": "No."}}), r"HTTP 401: No\. \(is the key in \$OPENAI_API_KEY right\?\)"),
-    "403": (http(403, {"error": {"message": "Country."}}), "HTTP 403: Country"),
+    "401": (said(401, "No."), r"HTTP 401: No\. \(is the key in \$OPENAI_API_KEY right\?\)"),
+    "403": (said(403, "Country."), "HTTP 403: Country"),
     "404": (
-        http(404, {"error": {"message": "The model `m` does not exist.", "code": "model_not_found"}}),
+        said(404, "The model `m` does not exist.", code="model_not_found"),
         rf"HTTP 404 model_not_found: The model `m` does not exist\. \({NAME}",
     ),
-    "400": (http(400, {"error": {"message": "No."}}), "does the endpoint know every parameter"),
-    "402": (http(402, {"error": {"message": "Insufficient credits", "code": 402}}), MONEY),
+    "400": (said(400, "No."), "does the endpoint know every parameter"),
+    "402": (said(402, "Insufficient credits", code=402), MONEY),
     "402 within 200": (inside({"code": 402, "message": "This request requires more credits."}), MONEY),
     "quota as 429": (
         http(429, {"error": {"message": "Exceeded.", "type": "insufficient_quota", "code": "insufficient_quota"}}),
         MONEY,
     ),
     "quota by its type alone": (
-        http(429, {"error": {"message": "No.", "type": "exceeded_current_quota_error"}}),
+        said(429, "No.", type="exceeded_current_quota_error"),
         MONEY,
     ),
     "quota within 200": (inside({"code": "insufficient_quota", "message": "Pay."}), MONEY),
     "Anthropic's balance as 400": (
-        http(400, {"error": {"message": "Your credit balance is too low to access the API."}}),
+        said(400, "Your credit balance is too low to access the API."),
         MONEY,
     ),
     "Gemini's key as 400": (http(400, [{"error": {"code": 400, "message": "API key not valid."}}]), KEY),
     "a wrong key within 200": (inside({"code": "invalid_api_key", "message": "No."}), KEY),
-    "a wrong key within 500": (http(500, {"error": {"message": "AuthenticationError: Incorrect API key"}}), KEY),
+    "a wrong key within 500": (said(500, "AuthenticationError: Incorrect API key"), KEY),
     "an unknown model within 200": (inside({"code": "model_not_found", "message": "No."}), NAME),
     "401 within 200": (inside({"code": 401, "message": "No auth credentials found"}), KEY),
-    "OpenRouter's model": (http(400, {"error": {"message": "m is not a valid model ID", "code": 400}}), NAME),
-    "LiteLLM's model": (http(400, {"error": {"message": "Invalid model name passed in model=m", "code": "400"}}), NAME),
-    "Azure's deployment": (http(404, {"error": {"code": "DeploymentNotFound", "message": "No."}}), ADDRESS),
+    "OpenRouter's model": (said(400, "m is not a valid model ID", code=400), NAME),
+    "LiteLLM's model": (said(400, "Invalid model name passed in model=m", code="400"), NAME),
+    "Azure's deployment": (said(404, "No.", code="DeploymentNotFound"), ADDRESS),
     "an address without /v1": (http(404, "404 page not found"), ADDRESS),
     "LM Studio's address": (inside("Unexpected endpoint or method. (POST /chat/completions)"), ADDRESS),
     "a wrong path": (http(405, "Method not allowed"), r"is partner\.openai\.base_url right"),
     "a parameter of the config": (
-        http(400, {"error": {"message": "Unknown parameter: 'reasoning_effort'."}}),
+        said(400, "Unknown parameter: 'reasoning_effort'."),
         r"set partner\.openai\.reasoning_effort",
     ),
     "a value of the config": (
@@ -167,7 +168,7 @@ STOPS: dict[str, tuple[Step, str]] = {
         r"set partner\.openai\.temperature to a value that it takes",
     ),
     "too many tokens asked for": (
-        http(400, {"error": {"message": "max_tokens is too large: 300. This model supports at most 256."}}),
+        said(400, "max_tokens is too large: 300. This model supports at most 256."),
         r"set partner\.openai\.max_tokens to a value that it takes",
     ),
     "a key of extra": (
@@ -199,8 +200,8 @@ FAILS: dict[str, Step] = {
         400, {"object": "error", "message": "This model's maximum context length is 99.", "code": 400}
     ),
     "llama.cpp's context": http(400, {"error": {"code": 400, "type": "exceed_context_size_error", "message": "No."}}),
-    "Azure's content filter": http(400, {"error": {"code": "content_filter", "message": "Filtered."}}),
-    "OpenRouter's moderation": http(403, {"error": {"code": 403, "message": "Input was flagged: violence"}}),
+    "Azure's content filter": said(400, "Filtered.", code="content_filter"),
+    "OpenRouter's moderation": said(403, "Input was flagged: violence", code=403),
     "a context's name within 200": inside({"code": "context_length_exceeded", "message": "No."}),
     "a context within 500": http(500, {"error": "the input exceeds the context length"}),
     "a context within 200": inside({"code": 400, "message": "maximum context length is 99"}),
@@ -219,27 +220,15 @@ async def test_a_request_at_fault_ends_its_game_alone(server: OpenAIServer, step
 
 
 # --- learned
+LITELLM = (
+    "litellm.UnsupportedParamsError: openai does not support parameters: ['seed', 'temperature'], for model=o9. To drop these, "
+    "set `litellm.drop_params=True`; max_tokens stays."
+)
 
 LEARNED: dict[str, tuple[Step, list[str]]] = {
-    "LiteLLM": (
-        http(
-            400,
-            {
-                "error": {
-                    "message": "litellm.UnsupportedParamsError: openai does not support parameters: ['seed', 'temperature'], "
-                    "for model=o9. To drop these, set `litellm.drop_params=True`; max_tokens stays.",
-                    "type": "None",
-                    "param": None,
-                    "code": "400",
-                }
-            },
-        ),
-        ["seed", "temperature"],
-    ),
+    "LiteLLM": (said(400, LITELLM, type="None", param=None, code="400"), ["seed", "temperature"]),
     "LiteLLM, one value": (
-        http(
-            400, {"error": {"message": "gpt-5 models don't support temperature=0.0. Only temperature=1 is supported."}}
-        ),
+        said(400, "gpt-5 models don't support temperature=0.0. Only temperature=1 is supported."),
         ["temperature"],
     ),
     "Mistral": (
@@ -249,23 +238,19 @@ LEARNED: dict[str, tuple[Step, list[str]]] = {
         ),
         ["seed"],
     ),
-    "Groq": (http(400, {"error": {"message": "property 'seed' is unsupported"}}), ["seed"]),
+    "Groq": (said(400, "property 'seed' is unsupported"), ["seed"]),
     "Gemini": (http(400, [{"error": {"code": 400, "message": 'Unknown name "seed": Cannot find field.'}}]), ["seed"]),
     "OpenAI, another name": (
-        http(
-            400, {"error": {"message": "'max_tokens' is not supported with this model. Use 'max_completion_tokens'."}}
-        ),
+        said(400, "'max_tokens' is not supported with this model. Use 'max_completion_tokens'."),
         ["max_tokens"],
     ),
     "a list of what it takes": (
-        http(
-            400, {"error": {"message": "unknown field `seed`, expected one of `messages`, `temperature`, `max_tokens`"}}
-        ),
+        said(400, "unknown field `seed`, expected one of `messages`, `temperature`, `max_tokens`"),
         ["seed"],
     ),
     "within 200": (inside({"code": 400, "message": "Unsupported parameter(s): `seed`"}), ["seed"]),
-    "deprecated": (http(400, {"error": {"message": "`temperature` is deprecated for this model."}}), ["temperature"]),
-    "out of range": (http(400, {"error": {"message": "seed must be between 0 and 65535"}}), ["seed"]),
+    "deprecated": (said(400, "`temperature` is deprecated for this model."), ["temperature"]),
+    "out of range": (said(400, "seed must be between 0 and 65535"), ["seed"]),
 }
 
 
@@ -281,7 +266,7 @@ async def test_a_refused_parameter_is_learned(server: OpenAIServer, step: Step, 
 
 
 async def test_of_two_that_exclude_each_other_one_is_left_out(server: OpenAIServer) -> None:
-    both = http(400, {"error": {"message": "`temperature` and `top_p` cannot both be specified for this model."}})
+    both = said(400, "`temperature` and `top_p` cannot both be specified for this model.")
     server.meets = lambda body: both if {"temperature", "top_p"} <= body.keys() else None
     partner = partner_of(server, top_p=0.9)
     assert (await partner.act(VIEW)).text == ANSWER and partner.identity["refused"] == ["temperature"]
@@ -302,7 +287,7 @@ async def test_refused_system_role_begins_the_first_message(server: OpenAIServer
 @pytest.mark.parametrize("first", [0, 1])
 async def test_spent_budget_of_tokens_is_a_cut_reply(server: OpenAIServer, first: int) -> None:
     """OpenAI's error of status 400, for the first request or a later one."""
-    spent = http(400, {"error": {"message": "The message is not finished: max_tokens or output limit was reached."}})
+    spent = said(400, "The message is not finished: max_tokens or output limit was reached.")
     server.meets = lambda body: spent if len(server.times) == 1 + first else None
     partner = partner_of(server)
     assert [(await partner.act(VIEW)).text for _ in range(2)] == [ANSWER] * 2 and partner.usage.malformed == 0
