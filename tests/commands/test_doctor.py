@@ -59,8 +59,16 @@ def test_what_breaks_in_a_check_is_its_own_finding() -> None:
         ({"policy": {"model": "/"}}, "model", "holds no model's config.json"),
         ({"game": {"n": 4}}, "games", "make it again"),
         ({"train": {"games_per_step": 6}}, "games", "too few for a step"),
-        ({"train": {"backend": "verl", "lr_schedule": "linear", "games_per_step": 4}}, "machine", "which verl does not have"),
-        ({"partner": {"kind": "openai", "openai": {"base_url": "http://127.0.0.1:9/v1"}}}, "partner", "Start what answers"),
+        (
+            {"train": {"backend": "verl", "lr_schedule": "linear", "games_per_step": 4}},
+            "machine",
+            "which verl does not have",
+        ),
+        (
+            {"partner": {"kind": "openai", "openai": {"base_url": "http://127.0.0.1:9/v1"}}},
+            "partner",
+            "Start what answers",
+        ),
     ],
 )
 def test_what_a_start_would_refuse_fails(
