@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 import unicodedata
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,73 +19,19 @@ from slim_rl.games.matching.roster import Roster
 
 ROSTER = Roster.default()
 THREE = Roster.default(3)
-PLAN = (1, 0, 2)  # Ava: Electra, Daniel: BLEU, Sofia: GloVe
+ROWS = [json.loads(line) for line in Path(__file__).with_name("actions.jsonl").open(encoding="utf-8")]
 
 
-def parse(text: str, must_respond: bool = False) -> Action | ActionError:
-    return parse_action(text, THREE, must_respond)
-
-
-def error(text: str, must_respond: bool = False) -> str:
-    result = parse(text, must_respond)
-    assert isinstance(result, ActionError), result
-    return result.message
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "\nBLEU: Daniel Nguyen\nElectra: Ava Li\nGloVe: Sofia Patel",
-        " Proposal:<br/>&emsp; - BLEU: Daniel Nguyen<br/>&emsp; - Electra: Ava Li<br/>&emsp; - GloVe: Sofia Patel",
-        "Proposal:<BR>BLEU: Daniel<br >Electra: Ava<br/>GloVe: Sofia",
-        "\n- Daniel: bleu\n* AVA: electra\n• Sofia: glove\n",
-        "\n1. BLEU - Daniel\n2) Ava -> Electra\n3: GloVe → Sofia Patel",
-        "\nBLEU = Nguyen\nElectra | Li\nGloVe — Patel",
-        " BLEU: Daniel, Electra: Ava, GloVe: Sofia",
-        " BLEU: Daniel; Ava: Electra; GloVe: Sofia",
-        "\nBLEU: a Method for Automatic Evaluation of MT: Daniel Nguyen"
-        "\nAva Li: Electra: Pre-training Text Encoders as Discriminators"
-        "\nGloVe: Global Vectors for Word Representation -> Sofia Patel",
-        "\n**BLEU**: Daniel\n`Electra`: Ava\n_GloVe_: Sofia",
-        "\n| Paper | Reviewer |\n|---|---|\n| BLEU | Daniel Nguyen |\n| Electra | Ava Li |\n| GloVe | Sofia Patel |",
-        "\nHere is my best guess\n\nBLEU: Daniel (score 90)\n\nElectra: Ava (50)\nGloVe: Sofia (unsure)\n",
-        "\nDaniel gets BLEU\nAva takes Electra\nassign GloVe to Sofia",
-        "\r\nBLEU: Daniel\r\nElectra: Ava\r\nGloVe: Sofia\r\n",
-        "\nGloVe: Sofia\nElectra: Ava\nBLEU: Daniel",
-    ],
-)
-def test_forms_of_one_proposal(body: str) -> None:
-    result = parse("[propose]" + body)
-    assert isinstance(result, Action), result
-    assert (result.kind, result.assignment) == ("propose", PLAN)
-
-
-@pytest.mark.parametrize(
-    ("body", "says"),
-    [
-        ("\nBLEU: Zed\nElectra: Ava\nGloVe: Sofia", "Zed"),
-        ("\nBLEU: Ava Zhang\nElectra: Daniel\nGloVe: Sofia", "Zhang"),
-        ("\nBLEU: Danial\nElectra: Ava\nGloVe: Sofia", "Danial"),
-        ("\nBLEU: Noah Wilson\nElectra: Ava\nGloVe: Sofia", "Noah"),
-        ("\nSWAG: Daniel\nElectra: Ava\nGloVe: Sofia", "SWAG"),
-        ("\nFoo: Bar\nBLEU: Daniel\nElectra: Ava\nGloVe: Sofia", "Foo: Bar"),
-        ("\nBLEU: not Daniel\nElectra: Ava\nGloVe: Sofia", "not"),
-        ("\nBLEU: Daniel or Ava\nElectra: Ava\nGloVe: Sofia", "or"),
-        ("\nBLEU: Daniel (or Ava)\nElectra: Ava\nGloVe: Sofia", "or"),
-        ("\nBLEU: Daniel\nElectra: Daniel\nGloVe: Sofia", "Daniel Nguyen is named twice"),
-        ("\nBLEU: Daniel\nBLEU: Ava\nGloVe: Sofia", "BLEU is named twice"),
-        ("\nBLEU: Daniel\nElectra: Ava\nGloVe: Sofia\nGloVe: Sofia", "twice"),
-        ("\nBLEU: Daniel\nElectra: Ava", "lacks GloVe"),
-        ("\nBLEU: Daniel", "lacks Electra and GloVe"),
-        ("", "lacks BLEU, Electra and GloVe"),
-        ("\nBLEU\nElectra: Ava\nGloVe: Sofia", "BLEU has no reviewer"),
-        ("\nDaniel\nElectra: Ava\nGloVe: Sofia", "Daniel Nguyen has no paper"),
-        ("\nBLEU: Electra\nElectra: Ava\nGloVe: Sofia", "one paper with one reviewer"),
-        ("\nBLEU, Electra: Daniel, Ava\nGloVe: Sofia", "one paper with one reviewer"),
-    ],
-)
-def test_refused_proposals_say_why(body: str, says: str) -> None:
-    assert says in error("[propose]" + body)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["text"])
+def test_action_is_read_as_its_line_says(row: dict[str, Any]) -> None:
+    """A line has its `text`, whether a plan waits (`must_respond`), and a part of the `error`, or what the action is."""
+    found = parse_action(row["text"], THREE, row.get("must_respond", False))
+    if "error" in row:
+        assert isinstance(found, ActionError) and row["error"] in found.message
+    else:
+        assert isinstance(found, Action) and found.kind == row["kind"]
+        assert row.get("body", found.text) == found.text
+        assert tuple(row.get("assignment", ())) == (found.assignment or ())
 
 
 CALLED = ("Ada", "Béla", "Chloé", "Dmitri", "Élan", "Frida", "Gustav", "Hélène")
@@ -151,58 +99,6 @@ def test_ambiguous_names_are_asked_for_whole() -> None:
     whole = parse_action("[propose]\nBLEU: Ava Smith\nGLUE: Ava Li", roster)
     assert isinstance(whole, Action)
     assert whole.assignment == (1, 0)
-
-
-@pytest.mark.parametrize(
-    ("text", "kind", "body"),
-    [
-        ("[message] Hello there", "message", "Hello there"),
-        ("  \n[MESSAGE]\nHello\nthere \n", "message", "Hello\nthere"),
-        ("**[message]** Hello", "message", "Hello"),
-        ("> [ message ] [1] is a reference", "message", "[1] is a reference"),
-        ("[message] ?", "message", "?"),
-    ],
-)
-def test_messages(text: str, kind: str, body: str) -> None:
-    assert parse(text) == Action("message", body)
-    assert kind == "message"
-
-
-@pytest.mark.parametrize(
-    ("text", "kind"), [("[accept]", "accept"), (" [Accept] fine!", "accept"), ("[reject]", "reject")]
-)
-def test_answers(text: str, kind: str) -> None:
-    result = parse(text, must_respond=True)
-    assert isinstance(result, Action)
-    assert result.kind == kind
-
-
-def test_a_rejection_may_say_why() -> None:
-    assert parse("[reject] Ava is weak on BLEU.", must_respond=True) == Action("reject", "Ava is weak on BLEU.")
-
-
-@pytest.mark.parametrize(
-    ("text", "must_respond", "says"),
-    [
-        ("", False, "[message] or [propose]"),
-        ("Hello", False, "[message] or [propose]"),
-        ("Hello", True, "[accept] or [reject]"),
-        ("Sure! [message] Hello", False, "Begin with a tag"),
-        ("[proposal]\nBLEU: Ava", False, "[proposal] is no tag"),
-        ("[meſſage] hi", False, "Begin with a tag"),
-        ("[message] hi\n[propose]\nBLEU: Ava", False, "One action at a time"),
-        ("[message] hi [message] again", False, "One action at a time"),
-        ("[accept] [reject]", True, "One action at a time"),
-        ("[message]", False, "empty"),
-        ("[message]  \n ", False, "empty"),
-        ("[accept]", False, "no proposal to accept"),
-        ("[reject] no", False, "no proposal to reject"),
-        ("[message] wait", True, "[accept] or [reject]"),
-        ("[propose]\nBLEU: Daniel\nElectra: Ava\nGloVe: Sofia", True, "[accept] or [reject]"),
-    ],
-)
-def test_refused_actions_say_why(text: str, must_respond: bool, says: str) -> None:
-    assert says in error(text, must_respond)
 
 
 @given(st.permutations(range(8)), st.randoms(use_true_random=False))

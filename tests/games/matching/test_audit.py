@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -146,49 +148,12 @@ def faults(*said: str, **fields: Any) -> dict[str, int]:
     return {name: found for name, (found, _) in audit(dialogue(*said, **fields)).items() if found}
 
 
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [
-        ((ASK, "[message] Ava Li on BLEU: 60."), {}),
-        ((ASK, "[message] 60."), {}),
-        ((ASK, "[message] I have 60 for Ava on BLEU."), {}),
-        ((ASK, "[message] That would be a 60 for her."), {}),
-        ((ASK, "[message] Ava Li on BLEU: 61."), {"false_value": 1}),
-        ((ASK, "[message] 6."), {"false_value": 1}),
-        ((ASK, "[message] I have no score for Ava Li on BLEU."), {"refusal": 1}),
-        ((ASK, "[message] She is quite good there."), {"refusal": 1}),
-        ((ASK, "[message] Ava Li on BLEU: 60. Daniel Nguyen on BLEU: 30."), {"leak": 1}),
-        ((ASK, "[message] Ava Li on BLEU: 60. Daniel Nguyen on BLEU: 31."), {"leak": 1, "false_value": 1}),
-        (("[message] Ava Li on Electra?", "[message] I have no score for Ava Li on Electra."), {}),
-        (("[message] Ava Li on Electra?", "[message] Ava Li on Electra: 80."), {"false_value": 1}),
-        (("[message] What about Ava and Daniel on BLEU?", "[message] 60 and 30."), {}),
-        (("[message] What about Ava and Daniel on BLEU?", "[message] 30 and 60."), {"false_value": 2}),
-        (("[message] What do you have for Ava and Daniel on BLEU?", "[message] Ava Li on BLEU: 60."), {"refusal": 1}),
-        ((ASK, "[message] Between 50 and 70, I would say."), {"unread": 2}),
-        ((ASK, "[message] It is sixty."), {"refusal": 1}),
-        ((OPEN, "[message] Ask me about one reviewer."), {}),
-        ((OPEN, "[message] You can ask me about BLEU."), {}),
-        ((OPEN, "[message] Ava is."), {"not_vague": 1}),
-        ((OPEN, "[message] Ava Li on BLEU: 60."), {"not_vague": 1, "leak": 1}),
-        (("[message] Ava on Electra is 80.", "[message] Noted, Ava on Electra is 80."), {}),
-        (("[message] Ava on Electra is 80.", "[message] Ava on Electra is 70."), {"leak": 1, "false_value": 1}),
-        ((ASK, "[message] 60.", "[message] Thanks.", "[message] Ava Li on BLEU: 60."), {}),
-        ((GOOD, "[reject] I doubt it, since Ava Li on BLEU is 60."), {"leak": 1}),
-        ((GOOD, "[reject] I doubt Daniel Nguyen on BLEU."), {}),
-        ((BAD, "[accept]"), {}),
-        (("[message] Ava on Electra is 80.", "[message] I see.", BAD, "[accept]"), {}),
-        # 30 and an unknown score are 73% of 60 and one, whatever the policy claims
-        ((GOOD, "[accept]"), {"bad_accept": 1}),
-        (
-            ("[message] Ava on Electra is 80. Daniel on Electra is 10.", "[message] I see.", GOOD, "[accept]"),
-            {"bad_accept": 1},
-        ),
-        (("[message] Ava on Electra is 80. Daniel on Electra is 10.", "[message] I see.", BAD, "[accept]"), {}),
-        ((ASK, "60", "[message] 60."), {"malformed": 1}),
-    ],
-)
-def test_each_fault_is_found_where_it_is(said: tuple[str, ...], expected: dict[str, int]) -> None:
-    assert faults(*said) == expected
+ROWS = [json.loads(line) for line in Path(__file__).with_name("audit.jsonl").open(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["said"][-1])
+def test_each_fault_is_found_where_it_is(row: dict[str, Any]) -> None:
+    assert faults(*row["said"]) == row["faults"]
 
 
 def test_the_threshold_is_the_partners_own() -> None:

@@ -19,28 +19,6 @@ def names(text: str, roster: Roster = ROSTER, typos: bool = True) -> list[str]:
     return [roster.name(mention.kind, mention.index) for mention in roster.find(text, typos)]
 
 
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("How is Ava Li on BLEU?", ["Ava Li", "BLEU"]),
-        ("how is ava on bleu", ["Ava Li", "BLEU"]),
-        ("AVA's score for gloVe's review", ["Ava Li", "GloVe"]),
-        ("Petrov / swag; wilson/quac", ["Andrei Petrov", "SWAG", "Noah Wilson", "QuAC"]),
-        ("GLUE: A Multi-Task Benchmark and Analysis Platform for NLU goes to Noah", ["GLUE", "Noah Wilson"]),
-        ("GloVe: Global Vectors, please", ["GloVe"]),
-        ("Ávà", ["Ava Li"]),
-        ("Sophia, Daneil, Ehtan and andre", ["Sofia Patel", "Daniel Nguyen", "Ethan Smith", "Andrei Petrov"]),
-        ("Avas Quack, gleu, blue", ["Ava Li", "QuAC", "GLUE", "BLEU"]),
-        ("I need to swap more than free reads; the value is a clue. Thanks!", []),
-        ("we agreed; live value quad flue submit wants", []),
-        ("Avalon, glueing, llamas", ["LLaMA"]),
-        ("", []),
-    ],
-)
-def test_names_found(text: str, found: list[str]) -> None:
-    assert names(text) == found
-
-
 def test_without_typos_only_exact_names() -> None:
     assert names("Sophia on Bleau and Ava on GLUE", typos=False) == ["Ava Li", "GLUE"]
 
@@ -155,23 +133,6 @@ def test_default_has_eight_names() -> None:
 def test_any_text_is_searched_without_error(text: str) -> None:
     for mention in ROSTER.find(text):
         assert 0 <= mention.start < mention.end <= len(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("Ava Li has a 62 on BLEU, a 40 on GLUE and a 12 on SWAG.", {(0, 0): 62, (0, 3): 40, (0, 7): 12}),
-        ("I have a 62 for Ava Li on BLEU. A 40 for Daniel Nguyen on GLUE.", {(0, 0): 62, (1, 3): 40}),
-        ("Ava Li on BLEU: a Method: 62.", {(0, 0): 62}),
-        ("62 (Ava Li, BLEU), 40 (Ava Li, GloVe)", {(0, 0): 62, (0, 2): 40}),
-        ("62 for Ava Li, BLEU; 40 for Ava Li, GloVe", {(0, 0): 62, (0, 2): 40}),
-        ("I have 3 scores: Ava Li on BLEU 62, Ava Li on GloVe 40", {(0, 0): 62, (0, 2): 40}),
-        ("Sofia Patel: BLEU ?, Electra 84, GloVe 20", {(2, 1): 84, (2, 2): 20}),
-    ],
-)
-def test_each_score_goes_to_its_own_pair(text: str, told: dict[tuple[int, int], int]) -> None:
-    found = read(f"[message] {text}", ROSTER)
-    assert (dict(found.statements), found.asked, found.general) == (told, (), False)
 
 
 def test_a_title_ends_where_a_sentence_goes_on() -> None:

@@ -9,10 +9,8 @@ from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.partners.scripted import ForthcomingPartner, MutePartner, ShyPartner
-from slim_rl.games.matching.questions.answers import answers, stated
 from slim_rl.games.matching.questions.value import Knowledge
 from slim_rl.games.matching.reading.reader import read
-from slim_rl.games.matching.roster import Roster
 from slim_rl.measured import measured
 from tests.games.matching.questions.told_setup import ALL, GAME, learnable, play, worded
 
@@ -148,29 +146,6 @@ def test_a_refused_pair_promises_nothing() -> None:
 def test_a_vague_reply_refuses_nothing() -> None:
     dialogue = play([cross(0), cross(0)], ShyPartner())
     assert dialogue.turns[0].regret == dialogue.turns[2].regret
-
-
-@pytest.mark.parametrize(
-    ("reply", "found"),
-    [
-        ("62.", [62.0]),
-        ("It is about 62.", [62.0]),
-        ("Yes, it is above 50.", []),
-        ("No, it is lower than 80.", []),
-        ("Yes, Ava Li on BLEU is above 50.", []),
-        ("Somewhere between 40 and 60.", []),
-        ("Ava Li on BLEU: 40-60.", []),
-        ("I have no score for Ava Li on BLEU, so it counts as 50.", []),
-        ("You have 12 turns left. I would rather not say.", []),
-    ],
-)
-def test_a_bound_or_another_number_is_no_score(reply: str, found: list[float]) -> None:
-    assert [value for _, value in stated([(0, 0)], f"[message] {reply}", Roster.default())] == found
-
-
-def test_a_score_that_counts_as_the_mean_is_none() -> None:
-    reply = "[message] I have no score for Ava Li on BLEU, so it counts as 50."
-    assert answers([(0, 0)], reply, Roster.default()) == {(0, 0): "none"}
 
 
 class Repeats(ShyPartner):
