@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.dialogue.made import make_dialogue
 from tests.fakes.upstream import NO_SLIME
-from tests.games.matching.made import game
+from tests.made import game, make_dialogue
 from tests.paths import HUMAN
 
 __all__ = ["game", "make_dialogue"]  # fixtures for every folder

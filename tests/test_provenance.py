@@ -13,7 +13,7 @@ from slim_rl import provenance
 from slim_rl.analysis import analyze
 from slim_rl.analysis.load import load
 from slim_rl.dialogue.log import DialogueLog
-from tests.dialogue.made import MakeDialogue
+from tests.made import MakeDialogue
 
 
 def write(folder: Path, make_dialogue: MakeDialogue, name: str = "a") -> Path:

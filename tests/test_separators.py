@@ -13,8 +13,8 @@ from slim_rl.dialogue.games_file import GameRow, read_rows, write_rows
 from slim_rl.dialogue.log import DialogueLog, read_log
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.study.recorded import convert_command, read_recorded
-from tests.dialogue.made import STATE, MakeDialogue
 from tests.games.matching.test_chat_data import answers, proposes, record, says
+from tests.made import STATE, MakeDialogue
 
 ODD = "\u2028 \u2029 \x85 \x0b \x0c \x1c \x1d \x1e \r"
 SAID = (f"[message] What is{ODD}Ava Li on Electra?", f"[message] 1{ODD}80.")

@@ -18,7 +18,7 @@ from slim_rl.environment import BaseEnvironment
 from slim_rl.errors import DataError, SlimWarning
 from slim_rl.jsonl import encode
 from slim_rl.measured import Instrument
-from tests.dialogue.made import MakeDialogue
+from tests.made import MakeDialogue
 
 SAID = ("[message] What is Ava Li on Electra?", "[message] 180.")
 

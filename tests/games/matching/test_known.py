@@ -1,9 +1,10 @@
-"""What a seat knows by now: what it sees, and what it was told."""
+"""What a seat sees and, by what it was told, knows."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from slim_rl.environment import Utterance, View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.state import GameState
@@ -63,3 +64,19 @@ def test_what_is_told_on_another_scale_is_left_out() -> None:
     env.step("[message] What is Ava Li on Electra?")
     env.step("[message] Ava Li on Electra: 198.")
     assert env.known(0)[0][1] is None
+
+
+def test_cells_are_seen_or_unseen(game: GameState) -> None:
+    env = MatchingEnv()
+    env.reset(game)
+    view = env.get_private_view(0)
+    assert view.seen == [(r, p) for r in range(2) for p in range(3)] and view.unseen == [(2, 0), (2, 1), (2, 2)]
+    assert view[0, 0] == 225 and view[2, 1] is None
+    assert sorted(view.seen + view.unseen) == view.pairs
+    assert view.roster.pair((0, 1)) == "Ava Li on Electra"
+
+
+def test_words_are_told_apart_by_seat() -> None:
+    history = (Utterance(0, "a"), Utterance(1, "b"), Utterance(0, "c", "refused"), Utterance(0, "d"))
+    view = View(0, "", "", history, None, seed=0)
+    assert (view.sent, view.received) == (["a", "d"], ["b"])

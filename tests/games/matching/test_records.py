@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,14 @@ from slim_rl.errors import DataError
 from slim_rl.games.matching.actions import ActionError, parse_proposal
 from slim_rl.games.matching.state import GameState
 from slim_rl.games.matching.study.recorded import read_record
+from tests.paths import HUMAN
+
+
+@pytest.fixture(scope="session")
+def human_games() -> list[dict[str, Any]]:
+    if not HUMAN.exists():
+        pytest.skip("DialOp's human games are not here")
+    return [json.loads(line) for line in (HUMAN / "optimization.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def message(player: int, text: str) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""Partners that a policy is tried on and was not trained with."""
+"""Partners that a policy is tried on: by dose, erring, in other words, and what each accepts."""
 
 from __future__ import annotations
 
 import itertools
+import random
 import re
 
 import pytest
@@ -10,12 +11,16 @@ import pytest
 from slim_rl.config import parse_config
 from slim_rl.dialogue.players import make_partner
 from slim_rl.errors import ConfigError
-from slim_rl.games.matching.env import MatchingEnv
-from slim_rl.games.matching.partners.scripted import ScriptedPartner, ShyPartner
+from slim_rl.games.matching.env import MatchingEnv, MatchingView
+from slim_rl.games.matching.generate import generate_games
+from slim_rl.games.matching.partners.judging import estimates, judge
+from slim_rl.games.matching.partners.scripted import SILENT, ScriptedPartner, ShyPartner
 from slim_rl.games.matching.questions.answers import answers, stated_pairs
 from slim_rl.games.matching.reading.reader import read
+from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.state import GameState, MatchingSettings, best_assignment
 from slim_rl.games.matching.study.controls import NOT_TOLD, TOLD, ErringPartner, RephrasedPartner
-from tests.games.matching.partners.test_scripted import LARGE, SCALED, SMALL, GameState, Match, cells, names
+from tests.games.matching.partners.test_scripted import LARGE, SCALED, SMALL, Match, cells, names
 
 
 def replies(partner: ScriptedPartner, state: GameState, seed: int, known: bool = True) -> dict[tuple[int, int], str]:
@@ -126,3 +131,109 @@ def test_partner_wordings_exclude_the_unmet_ones() -> None:
 def test_arguments_that_no_partner_can_have_are_refused(args: dict[str, object], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         make_partner(parse_config({"partner": {"kind": "shy", "args": args}}))
+
+
+PAIRS = list(itertools.product(range(3), range(3)))
+TRUE = {
+    pair: ShyPartner.score(ShyPartner(), pair, None, Match(ShyPartner()).env.get_private_view(1))  # type: ignore[arg-type]
+    for pair in PAIRS
+}
+
+
+def answered(chance: float, seed: int) -> set[tuple[int, int]]:
+    """The pairs that a partner answers for in one dialogue; whatever else it says must say nothing."""
+    match = Match(ShyPartner(answers=chance), seed=seed, max_turns=100)
+    found = set()
+    for pair in PAIRS:
+        reply = (match.say(f"[message] What is {names(SMALL, pair)}?") or "").removeprefix("[message] ")
+        assert reply in (TRUE[pair], *SILENT)
+        if reply == TRUE[pair]:
+            found.add(pair)
+    return found
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.25, 0.5, 0.75, 1.0])
+def test_it_answers_in_as_many_cases_as_it_should(chance: float) -> None:
+    share = sum(len(answered(chance, seed)) for seed in range(100)) / (100 * len(PAIRS))
+    assert share == pytest.approx(chance, abs=0.05 if 0 < chance < 1 else 0)
+
+
+def test_dose_repeated_questions_do_not_help() -> None:
+    for seed in range(20):
+        match = Match(ShyPartner(answers=0.5), seed=seed, max_turns=100)
+        for pair in PAIRS:
+            question = f"[message] What is {names(SMALL, pair)}?"
+            tries = {TRUE[pair] in (match.say(question) or "") for _ in range(3)}
+            assert len(tries) == 1
+        assert answered(0.25, seed) <= answered(0.5, seed) <= answered(0.75, seed)
+
+
+def test_of_two_pairs_it_may_answer_one() -> None:
+    replies = [
+        Match(ShyPartner(answers=0.5), seed=seed).say(
+            f"[message] What are {names(SMALL, (0, 0))} and {names(SMALL, (1, 1))}?"
+        )
+        for seed in range(40)
+    ]
+    assert {sum(TRUE[pair] in (reply or "") for pair in ((0, 0), (1, 1))) for reply in replies} == {0, 1, 2}
+    assert all(
+        any(silent in (reply or "") for silent in SILENT) for reply in replies if TRUE[0, 0] not in (reply or "")
+    )
+
+
+def test_the_config_names_it() -> None:
+    partner = make_partner(parse_config({}, ["partner.args.answers=0.25"]))
+    assert partner is not None and partner.identity["answers"] == 0.25
+    with pytest.raises(ConfigError, match="between 0 and 1"):
+        make_partner(parse_config({}, ["partner.args.answers=2"]))
+
+
+N = None
+
+
+def view(table: list[list[int | None]], scale: float = 1.0) -> MatchingView:
+    rows = tuple(tuple(row) for row in table)
+    return MatchingView(seat=1, roster=Roster.default(len(rows)), table=rows, scale=scale, pending=None, turns_left=10)
+
+
+def seen(state: GameState, seat: int) -> MatchingView:
+    return MatchingView(seat, state.roster, state.displayed(seat), state.scale(seat), None, 10)
+
+
+def test_unknown_cells_count_as_expected() -> None:
+    assert estimates(view([[90, N], [N, 10]])) == ((90, 50), (50, 10))
+    assert estimates(view([[900, N], [N, 100]], scale=10.0)) == ((900, 500), (500, 100))
+
+
+def test_threshold_is_a_fraction_of_the_own_best() -> None:
+    game = view([[90, N], [N, 50]])  # best 140, the other plan 100
+    assert judge(game, (0, 1), 1.0).accepts
+    verdict = judge(game, (1, 0), 0.75)
+    assert (verdict.value, verdict.best, verdict.accepts) == (100, 140, False)
+    assert judge(game, (1, 0), 100 / 140).accepts
+    assert judge(view([[99, 0], [0, 99]]), (1, 0), 0.0).accepts
+
+
+@pytest.mark.parametrize("n", [3, 8])
+def test_own_best_plan_is_accepted_at_any_fraction(n: int) -> None:
+    for state in generate_games(300, MatchingSettings(n=n, hardness=0, scales=True), seed=3):
+        game = seen(state, 1)
+        assert judge(game, best_assignment(estimates(game))[0], 1.0).accepts
+
+
+@pytest.mark.parametrize("scales", [False, True])
+def test_acceptance_on_8x8(scales: bool) -> None:
+    """0.75 accepts every pooled-optimal plan, few of the other seat's own plans, and a good third of random ones."""
+    rng = random.Random(0)
+    pooled, other, chance = [], [], []
+    for state in generate_games(60, MatchingSettings(n=8, scales=scales), seed=2):
+        for seat in (0, 1):
+            game = seen(state, seat)
+            unknown = 50 * state.scale(1 - seat)
+            its = [[unknown if value is None else value for value in row] for row in state.displayed(1 - seat)]
+            pooled.append(judge(game, state.best(), 0.75).accepts)
+            other.append(judge(game, best_assignment(its)[0], 0.75).accepts)
+            chance.append(judge(game, tuple(rng.sample(range(8), 8)), 0.75).accepts)
+    assert all(pooled)
+    assert sum(other) / len(other) < 0.2
+    assert 0.2 < sum(chance) / len(chance) < 0.55

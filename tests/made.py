@@ -1,4 +1,4 @@
-"""A small matching game and dialogues about it (`make_dialogue`)."""
+"""A small matching game, and dialogues about another (`make_dialogue`)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
+from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.state import GameState
 
 # Seat 0 sees the diagonal; seat 1 sees Ava on Electra (90) and Daniel on BLEU (80). The best plan is worth 230.
 STATE: dict[str, Any] = {
@@ -43,3 +45,17 @@ def make_dialogue() -> MakeDialogue:
         return Dialogue(turns=turns, **settings)
 
     return make
+
+
+@pytest.fixture
+def game() -> GameState:
+    """A 3x3 game whose best plan is the diagonal, 270; seat 0 sees the first two rows and seat 1 the last two columns."""
+    return GameState(
+        table=((90, 10, 20), (30, 90, 40), (50, 60, 90)),
+        mask1=((True,) * 3, (True,) * 3, (False,) * 3),
+        mask2=((False, True, True),) * 3,
+        scale1=2.5,
+        scale2=1.5,
+        best_assignment_reward=270,
+        roster=Roster.default(3),
+    )
