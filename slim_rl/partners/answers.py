@@ -30,6 +30,7 @@ import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 import aiohttp
@@ -105,8 +106,8 @@ TABLE = (
         "are partner.openai.base_url and the model {model} right?",
     ),
     Row("refused", r"^3", "it answers from another address: is partner.openai.base_url right?"),
-    Row("refused", r"^(405|410)", "is partner.openai.base_url right?"),
-    Row("wrong", r"^(0|409|500|501|505) "),
+    Row("refused", r"^(405|410|501)", "is partner.openai.base_url right?"),
+    Row("wrong", r"^(0|409|500|505) "),
     Row("down", r"^(408|425|5)"),
     Row("unknown", "", "does the endpoint know every parameter of the request?"),
 )
@@ -123,10 +124,12 @@ _ROLES = re.compile(
     r"\b(system|developer)\b.{0,40}\b(role|message|prompt|instruction)|\broles?\b.{0,60}\b(system|alternate)\b",
     re.IGNORECASE,
 )
-# "try again in 7m12s", "retryDelay": "34s", "retry_after_ms": 1500; a number without a unit only as a value of JSON
+# "try again in 7m12s", "resets at 2026-11-28T23:00Z", "retryDelay": "34s", "retry_after_ms": 1500; a number without a unit only as a
+# value of JSON
 _UNITS = r"\d+(?:\.\d+)?\s*(?:ms|s|m|h|d|millis\w*|sec\w*|min\w*|hours?|days?)(?![a-z])"
 _PAUSE = re.compile(
-    rf"(?:retry|again|wait|reset)(?P<key>[\w\s\"':=-]{{0,30}}?)(?:(?P<time>(?:{_UNITS}[\s,and]*)+)|"
+    rf"(?:retry|again|wait|reset)(?P<key>[\w\s\"':=-]{{0,30}}?)(?:(?P<date>\d{{4}}-\d\d-\d\d[T ][\d:.]+(?:Z|[+-]\d\d:\d\d))|"
+    rf"(?P<time>(?:{_UNITS}[\s,and]*)+)|"
     r"[:=]\s*[\"']?(?P<number>\d+(?:\.\d+)?)(?=\s*[\"',}]))",
     re.IGNORECASE,
 )
@@ -200,9 +203,9 @@ class AnswerReader:
             return replace(fault, billed=choice is not None)
         parts = _parts_of(choice)
         if choice is None or parts is None:
-            html = " (a web page: is partner.openai.base_url right?)" if content.lstrip()[:1] == "<" else ""
+            hint = " (is partner.openai.base_url right?)" if choices is None else ""
             begin = one_line(self.secrets.redact(content), 60)
-            return Fault(f"the answer is not a chat completion: {begin!r}{html}", "wrong", billed=True)
+            return Fault(f"the answer is not a chat completion: {begin!r}{hint}", "wrong", billed=True)
         texts = {kind: self._joined(parts, kind) for kind in ("text", "thought", "refusal")}
         text, reason, message = texts.pop("text"), str(choice.get("finish_reason")), choice.get("message") or {}
         calls_tool = bool(message.get("tool_calls") or message.get("function_call"))
@@ -318,6 +321,11 @@ def retry_after(headers: Mapping[str, str], content: str = "") -> float | None:
             if math.isfinite(seconds):
                 return min(max(0.0, seconds), LONGEST_PAUSE)
     if (asked := _PAUSE.search(content[:20_000])) is None:
+        return None
+    if asked["date"]:
+        with contextlib.suppress(ValueError):
+            seconds = datetime.fromisoformat(asked["date"]).timestamp() - time.time()
+            return min(max(0.0, seconds), LONGEST_PAUSE)
         return None
     number = asked["number"] and asked["number"] + ("ms" if re.search("_?ms|millis", asked["key"], re.I) else "s")
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*([a-z]+)", (asked["time"] or number).lower())

@@ -35,9 +35,9 @@ class BoundedClient(DefaultAioHttpClient):
                 content += chunk
                 if len(content) > RESPONSE_BYTES:
                     raise TooLargeError(f"the answer is longer than {RESPONSE_BYTES:,} bytes")
-        if content.startswith(b"\x1f\x8b"):  # gzip, which no request asks for
+        if content[:1] in (b"\x1f", b"x"):  # gzip or zlib, for which no request asks
             with contextlib.suppress(zlib.error):
-                content[:] = zlib.decompressobj(31).decompress(content, RESPONSE_BYTES)
+                content[:] = zlib.decompressobj(47).decompress(content, RESPONSE_BYTES)
         # The others are dropped: a character set, for one, may name any decoder.
         headers = {name: value for name, value in response.headers.items() if name.lower().startswith("retry-after")}
         return type(response)(response.status_code, headers=headers, content=bytes(content), request=request)

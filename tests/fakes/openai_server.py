@@ -22,6 +22,7 @@ import random
 import re
 import threading
 import time
+import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -68,7 +69,7 @@ class Step:
     Attributes:
         kind: ``answer``, ``status`` (an error response), ``cut`` (the connection is reset), ``cut_midway`` (in the middle of the
             body), ``junk`` (200 with a body that is not JSON), ``html``, ``empty`` (no choices), ``hang`` (no answer ever), ``huge`` (an
-            answer of `size` bytes), ``endless``, ``gzip`` (`size` bytes of text, compressed though that was not asked for), or ``deep``
+            answer of `size` bytes), ``endless``, ``gzip`` and ``deflate`` (`size` bytes of text, compressed though that was not asked for), or ``deep``
             (JSON within JSON without end).
         seconds: waits so long first.
         text: what to answer; None: what the server's `answer` says. ``{authorization}`` as in `message`.
@@ -340,10 +341,10 @@ class OpenAIServer:
                 return web.Response(body=b'{"id": "chatcmpl-1", "choices": [{"mess', content_type="application/json")
             case "huge":
                 return web.json_response(self._completion(body, "[message] " + "x" * step.size, "stop"))
-            case "gzip":
+            case "gzip" | "deflate" as coding:
                 whole = json.dumps(self._completion(body, "[message] " + "x" * step.size, "stop")).encode()
-                packed = await asyncio.to_thread(gzip.compress, whole, 1)
-                return web.Response(body=packed, content_type="application/json", headers={"Content-Encoding": "gzip"})
+                packed = await asyncio.to_thread({"gzip": gzip, "deflate": zlib}[coding].compress, whole, 1)
+                return web.Response(body=packed, content_type="application/json", headers={"Content-Encoding": coding})
             case "deep":
                 return web.Response(body=b'{"choices":' + b"[" * 200_000, content_type="application/json")
             case "endless":

@@ -195,6 +195,8 @@ def test_a_pause_may_be_a_date() -> None:
         ('{"detail": {"retryAfterSeconds": 20, "limit": 6000}}', 20.0),
         ("Please wait 2 minutes and 5 seconds before the next call.", 125.0),
         ("The limit of 6000 resets in 1.5h", 5400.0),
+        ("Limit reached, which resets at 2019-01-01T00:00:00Z.", 0.0),
+        ("It resets at 2199-01-01T00:00:00+01:00.", LONGEST_PAUSE),
         ("Retry it 3 times, or ask for a limit above 60 requests per minute.", None),
     ],
 )

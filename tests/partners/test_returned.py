@@ -155,6 +155,7 @@ STOPS: dict[str, tuple[Step, str]] = {
     "an address without /v1": (http(404, "404 page not found"), ADDRESS),
     "LM Studio's address": (inside("Unexpected endpoint or method. (POST /chat/completions)"), ADDRESS),
     "a wrong path": (http(405, "Method not allowed"), r"is partner\.openai\.base_url right"),
+    "a server of files": (http(501, "Unsupported method ('POST')"), r"is partner\.openai\.base_url right"),
     "a parameter of the config": (
         said(400, "Unknown parameter: 'reasoning_effort'."),
         r"set partner\.openai\.reasoning_effort",
@@ -334,19 +335,29 @@ async def test_what_stands_before_the_json_is_left_out(server: OpenAIServer, bef
     assert (await partner_of(server).act(VIEW)).text == "[message] 60."
 
 
-async def test_an_answer_compressed_unasked_is_played(server: OpenAIServer) -> None:
-    script(server, Step("gzip", size=3))
+@pytest.mark.parametrize("coding", ["gzip", "deflate"])
+async def test_an_answer_compressed_unasked_is_played(server: OpenAIServer, coding: str) -> None:
+    script(server, Step(coding, size=3))
     assert (await partner_of(server).act(VIEW)).text == "[message] xxx"
 
 
 # What is not the action, which nobody is to read.
 BESIDE: dict[str, Step] = {
     "a thought in other marks": Step(text="<reasoning>Ava Li is 60; stay shy.</reasoning>\n[message] 60."),
+    "a thought in a namespace's marks": Step(text="<seed:think>Ava Li is 60.</seed:think>[message] 60."),
+    "a thought in Magistral's marks": Step(text="[THINK]Ava Li is 60.[/THINK]60."),
+    "a thought in Kimi's marks": Step(text="◁think▷Ava Li is 60.◁/think▷60."),
+    "a thought under a heading": Step(text="**Reasoning:** Ava Li is 60.\n\n**Answer:** [message] 60."),
     "a thought in marks at the end": Step(text="[message] 60. <scratchpad>Was that shy?</scratchpad>"),
     "a control token": Step(text="[message] 60.<|im_end|>"),
+    "a token of Gemma's": Step(text="[message] 60.<turn|>"),
+    "a token of EXAONE's": Step(text="[message] 60.[|endofturn|]"),
+    "the end of a sequence": Step(text="[message] 60.[EOS]"),
     "another turn": Step(text="[message] 60.<|im_end|>\n<|im_start|>user\n[message] And BLEU?"),
     "a turn from its beginning": Step(text="<|im_start|>assistant\n[message] 60.<|im_end|>"),
     "the other player's line": Step(text="[message] 60.\nOther player: And Ava Li on BLEU?\nMe: 60."),
+    "the other player's tag": Step(text="[message] 60.\n[them] And BLEU?"),
+    "another instruction": Step(text="[message] 60.\n### Instruction:\nAsk."),
     "the other player's line, quoted": Step(text="[message] 60.\n> And Ava Li on BLEU?"),
 }
 
@@ -364,6 +375,8 @@ NOTHING = {"content": None}
 CUT = {"finish_reason": "length"}
 MALFORMED: dict[str, tuple[Step, str, str | None]] = {
     "OpenAI's limit": (Step(text="[message] A", finish_reason="length"), "too long", None),
+    "an object": (Step(text='{"thought": "60", "message": "No."}'), "Begin with a tag", None),
+    "a label": (Step(text="Thought: it is 60.\nNo."), "Begin with a tag", None),
     "all thought": (Step(part=NOTHING | {"reasoning_content": "Hm."}), "only a thought", "Hm."),
     "all thought, OpenRouter's name": (Step(part=NOTHING | {"reasoning": "Hm."}), "only a thought", "Hm."),
     "all thought, cut": (Step(part=NOTHING | {"reasoning_content": "Hm."}, choice=CUT), "all thought", "Hm."),

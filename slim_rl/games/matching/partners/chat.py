@@ -26,9 +26,14 @@ from slim_rl.partners.openai_chat import OpenAIPartner
 _PARAGRAPHS = re.compile(
     r"\n[ \t]*\n\s*|\n(?=\W*(?:notes?|thoughts?|thinking|reasoning|explanation|rationale)\b)", re.IGNORECASE
 )
-# Thoughts in marks of any name but HTML's own, and a line that begins as the other player's.
-_ASIDE = re.compile(r"<(?!(?:b|i|u|em|strong|code|span|p)\b)(\w+)[^<>]*>.*?</\1\s*>", re.DOTALL)
-_SPEAKER = re.compile(r"\n[^\S\n]*(?:>|[*_]*(?P<label>[^\W\d_][\w' ]{0,30})[*_]*:[*_]*\s)")
+# Thoughts in marks of any name but HTML's own (<note>, [THINK], ◁think▷), and a line that begins as the other player's.
+_ASIDE = re.compile(
+    r"[<◁]\s*(?!(?:b|i|u|em|strong|code|span|p)\b)([\w:]+)[^<>◁▷]*[>▷].*?[<◁]\s*/\s*\1\s*[>▷]|\[([A-Z]{3,})\].*?\[/\2\]",
+    re.DOTALL,
+)
+_SPEAKER = re.compile(
+    rf"\n[^\S\n]*(?:>|[#*_]*[^\S\n]*(?!(?i:{TAG.pattern}))\[?(?P<label>[^\W\d_][\w' ]{{0,30}})(?::[*_]*|[*_]+:|\])\s)"
+)
 _LISTED = re.compile(r"(?:[-*•|]|\d+[.)])\s")
 
 
@@ -86,14 +91,16 @@ class MatchingChatPartner(OpenAIPartner):
         stays as it is, and is refused. Thoughts in marks, and what is written for the other player, are left out.
         """
         text = _ASIDE.sub("", text).strip()
-        for speaker in _SPEAKER.finditer(text):
+        tag = TAG.search(text)
+        for speaker in _SPEAKER.finditer(text, tag.end() if tag else 0):
             if speaker["label"] is None or not view.private.roster.find(speaker["label"]):
                 text = text[: speaker.start()]
                 break
         tags = list(TAG.finditer(text))
         if not tags:
             first = all(utterance.seat != view.seat for utterance in view.history) and view.private.pending is None
-            return f"[message] {text}" if first and text and text[0] not in "[<" else text
+            is_plain = text[:1] not in ("", *"[<{") and not _SPEAKER.match(f"\n{text}")
+            return f"[message] {text}" if first and is_plain else text
         # where the line begins, for tags that only decoration stands before
         lines = [text.rfind("\n", 0, tag.start()) + 1 for tag in tags]
         begins = [at for at, tag in zip(lines, tags, strict=True) if not text[at : tag.start()].strip(DECORATION)]
