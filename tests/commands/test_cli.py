@@ -176,6 +176,13 @@ def test_without_the_local_extra_it_says_what_to_install(tmp_path: Path) -> None
     assert "Traceback" not in result.stderr
 
 
+def test_a_log_file_gets_few_progress_bars() -> None:
+    bars = "import time; from tqdm import tqdm; [time.sleep(0.02) for _ in tqdm(range(50))]"
+    code = f"from slim_rl import cli; cli.main(['--help']); {bars}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 0 < done.stderr.count("/50 [") <= 2
+
+
 def test_a_sentence_about_a_url_has_no_password(slim_rl) -> None:
     done = slim_rl("generate", LOCAL, "--set", "partner.openai.concurrency=http://bob:s3cret@host/v1")
     assert done.returncode == 1 and "http://***@host/v1" in done.stderr and "s3cret" not in done.stderr

@@ -1,11 +1,19 @@
-"""The committed results: what is published follows from the values that are published with it."""
+"""Committed results follow from the values beside them, and damaged values are one sentence."""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import pandas as pd
 import pytest
 
+from slim_rl.errors import DataError, SlimError
 from slim_rl.lab.experiment.contrasts import load_manifest
+from slim_rl.lab.experiment.page import write
 from slim_rl.lab.experiment.plays import Plays
 from slim_rl.lab.experiment.results import compare
 from slim_rl.lab.gap import LOSSES
@@ -47,3 +55,73 @@ def test_every_contrast_comes_out_again(name: str, monkeypatch: pytest.MonkeyPat
             now = row.get(column)
             same = str(now) == str(cell) or (cell == "" and (now is None or now != now))
             assert same or now == pytest.approx(float(cell), abs=1e-9), (row["name"], column)
+
+
+FOLDER = ROOT / "analysis" / "trainers"
+VALUES = ROOT / "analysis" / "results" / "trainers"
+
+
+@pytest.fixture
+def values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("slim_rl.lab.experiment.page.write_figures", lambda *made, **options: {})
+    return Path(shutil.copytree(VALUES, tmp_path / "values", ignore=shutil.ignore_patterns("*.png", "*.html")))
+
+
+def page(values: Path) -> list[str]:
+    return write(FOLDER / "experiment.yaml", values.parent / "page", "test", values)
+
+
+def _without(name: str) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    return lambda frame: frame.drop(columns=name)
+
+
+def _holding(name: str, value: Any) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    return lambda frame: frame.assign(**{name: value})
+
+
+def _said(**attributes: Any) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    def change(frame: pd.DataFrame) -> pd.DataFrame:
+        frame.attrs = {**frame.attrs, **attributes}
+        return frame
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        *(("held_out", _without(name)) for name in ("condition", "arm", "run", "when", "game")),
+        *(("held_out", _holding(name, value)) for name in ("arm", "game") for value in (3, None, True)),
+        ("held_out", _holding("reward", "much")),
+        *(("training", _without(name)) for name in ("arm", "run")),
+        *(("training", _holding(name, "a")) for name in ("step", "questions")),
+        *(("held_out", _said(**{name: value})) for name in ("warnings", "provenance") for value in (None, 3, [3], "a")),
+    ],
+)  # fmt: skip
+def test_values_of_another_kind_are_one_sentence(values: Path, file: str, change: Any) -> None:
+    path = values / f"{file}.parquet"
+    change(pd.read_parquet(path)).to_parquet(path, index=False)
+    with pytest.raises(
+        DataError, match=r"values does not hold the values of an experiment \(.+\)\. Name a folder"
+    ) as got:
+        page(values)
+    assert "\n" not in str(got.value)
+
+
+def test_a_damaged_file_is_one_sentence_or_read(values: Path) -> None:
+    assert page(values)
+    rng = np.random.default_rng(0)
+    refused = 0
+    for name in ("held_out", "training"):
+        path = values / f"{name}.parquet"
+        whole = path.read_bytes()
+        for at in (*rng.integers(len(whole), size=2), *(len(whole) - rng.integers(1, 4000, size=5))):
+            for damaged in (whole[:at], whole[:at] + bytes([rng.integers(256)]) + whole[at + 1 :]):
+                path.write_bytes(damaged)
+                try:
+                    page(values)
+                except SlimError as error:
+                    refused += "\n" not in str(error)
+        path.write_bytes(whole)
+    assert refused > 13

@@ -21,7 +21,7 @@ from slim_rl.lab.experiment import results as ex
 from slim_rl.lab.experiment.contrasts import Contrast, Contrasts, Manifest, load_manifest
 from slim_rl.lab.experiment.plays import Outcome
 from tests.analysis import synthetic
-from tests.lab.made_experiment import CONTRASTS, GAMES, SEEDS
+from tests.lab.conftest import CONTRASTS, GAMES, SEEDS
 from tests.paths import ROOT
 
 
@@ -195,30 +195,6 @@ def test_the_projects_own_manifests_can_be_read(folder: str, treatment: str, mon
     assert {treatment, *manifest.prices, *compared} <= set(manifest.arms)
     assert {"forced_2", "forced_4"} <= set(manifest.sources)
     assert manifest.sources["forced_4"].logs[0].endswith("*_forced4.jsonl")
-
-
-@pytest.mark.parametrize(
-    ("manifest", "results"),
-    [
-        ("experiment.yaml", "results"),
-        ("confirmation/experiment.yaml", "results/confirmation"),
-        ("asking/experiment.yaml", "results/asking"),
-        ("discovery/experiment.yaml", "results/discovery"),
-        ("wordings/experiment.yaml", "results/wordings"),
-        ("rescue/experiment.yaml", "results/rescue"),
-    ],
-)
-def test_committed_contrasts_follow_from_committed_values(
-    manifest: str, results: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ROOT)
-    folder = ROOT / "analysis" / results
-    found = ex.compare(pl.Plays.read(folder), *load_manifest(Path("analysis", manifest)))
-    said = pd.read_csv(folder / "contrasts.csv").set_index("name")
-    for row in found:
-        numbers = said.loc[row["name"]]
-        for key in ("value", "low", "high", "p"):
-            assert row[key] == pytest.approx(numbers[key], rel=1e-6, nan_ok=True), (row["name"], key)
 
 
 def test_a_measure_under_its_former_name_is_the_same_measure() -> None:

@@ -20,7 +20,7 @@ from slim_rl.lab.experiment.contrasts import Contrast, Contrasts
 from slim_rl.lab.experiment.figures import plots
 from slim_rl.lab.experiment.page import write
 from slim_rl.lab.experiment.plays import Outcome
-from tests.lab.made_experiment import GAMES, SEEDS
+from tests.lab.conftest import GAMES, SEEDS
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +113,7 @@ def test_a_page_is_made_again_from_its_values_alone(
         write(tmp_path / "experiment.yaml", tmp_path / "again", "slim-rl lab page here", tmp_path)
 
 
+@pytest.mark.usefixtures("unprinted")
 def test_page_without_before_is_headed_by_primary_contrasts(
     manifest_path: Path, written: tuple[Path, list[str]], tmp_path: Path
 ) -> None:
@@ -143,6 +144,7 @@ def test_page_of_started_runs_states_only_that(manifest_path: Path, tmp_path: Pa
     assert "\n0 runs; " in page and "so only in the curves: " in page and "No logs yet" not in page
 
 
+@pytest.mark.usefixtures("unprinted")
 def test_one_run_is_an_experiment_without_contrasts(manifest_path: Path, tmp_path: Path) -> None:
     manifest = yaml.safe_load(manifest_path.read_text())
     logs = str(Path(manifest["sources"]["held_out"]["logs"][0]) / "shy-0")

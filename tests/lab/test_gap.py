@@ -175,6 +175,7 @@ def test_a_log_has_its_ledger(log_dir: Path, analysed: Summary, tmp_path: Path) 
     assert "Gap to the ideal asker" in priced.report.read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("unprinted")
 def test_a_game_without_an_ideal_asker_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MatchingInstrument, "frontier", Instrument.frontier)
     synthetic.write_runs(tmp_path / "logs", arms=("shy",), seeds=1, steps=2, n=3, eval_games=5)

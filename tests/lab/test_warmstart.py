@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from itertools import groupby
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from slim_rl.backends.trl.scoring import add_scoring
-from slim_rl.config import load_config
+from slim_rl.config import Config, load_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.players import PartnerFailure
 from slim_rl.dialogue.record import Turn
@@ -34,17 +32,15 @@ from slim_rl.lab.warmstart.train import (
 from tests.paths import ROOT
 
 
+def config_of(folder: Path, games: int, *more: str) -> Config:
+    data = [f"data.train={folder}/games.jsonl", "data.num_train=4", "data.eval=null"]
+    taught = ["warmstart.lessons={}", f"warmstart.start={ROOT}/data/warmstart", f"warmstart.games={games}"]
+    return load_config("matching_local", [*data, *taught, *more])
+
+
 def test_warmstart_by_adapters_merges_them(tmp_path: Path) -> None:
-    changes = [f"data.train={tmp_path}/games.jsonl", "data.num_train=4", "data.eval=null", "warmstart.lessons={}"]
-    changes += [
-        f"warmstart.start={ROOT}/data/warmstart",
-        "warmstart.games=32",
-        "warmstart.batch_size=2",
-        "warmstart.group_size=2",
-        "warmstart.order=random",
-        "train.lora={r: 2}",
-    ]
-    warmstart(load_config("matching_local", changes), tmp_path / "model")
+    more = ("warmstart.batch_size=2", "warmstart.group_size=2", "warmstart.order=random", "train.lora={r: 2}")
+    warmstart(config_of(tmp_path, 32, *more), tmp_path / "model")
     before, after = (
         load_file(folder / "model.safetensors") for folder in (ROOT / "data" / "warmstart", tmp_path / "model")
     )
@@ -55,10 +51,10 @@ def test_warmstart_by_adapters_merges_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", [["train.lora={r: 2}"], []])
 def test_a_warm_start_that_diverges_writes_nothing(tmp_path: Path, how: list[str]) -> None:
-    changes = [f"data.train={tmp_path}/games.jsonl", "data.num_train=4", "data.eval=null", "warmstart.lessons={}"]
-    changes += [f"warmstart.start={ROOT}/data/warmstart", "warmstart.games=8", "warmstart.batch_size=2", *how]
     with pytest.raises(Diverged, match=r"is not a finite number\. .* Lower warmstart\.learning_rate \(1e\+30\)"):
-        warmstart(load_config("matching_local", [*changes, "warmstart.learning_rate=1e30"]), tmp_path / "model")
+        warmstart(
+            config_of(tmp_path, 8, "warmstart.batch_size=2", "warmstart.learning_rate=1e30", *how), tmp_path / "model"
+        )
     assert not (tmp_path / "model").exists()
 
 
@@ -70,20 +66,6 @@ def test_a_batch_that_processes_cannot_share_is_refused(tmp_path: Path, monkeypa
         warmstart(load_config("matching_local"), tmp_path / "model")
 
 
-def test_a_log_file_gets_few_progress_bars(tmp_path: Path) -> None:
-    changes = [f"data.train={tmp_path}/games.jsonl", "data.num_train=4", "data.eval=null", "warmstart.lessons={}"]
-    changes += [f"warmstart.start={ROOT}/data/warmstart", "warmstart.games=32", "warmstart.batch_size=2"]
-    changes += ["train.processes=1"]
-    command = ["lab", "warmstart", "matching_local", "--output", str(tmp_path / "model")]
-    done = subprocess.run(
-        [sys.executable, "-m", "slim_rl", *command, *(word for change in changes for word in ("--set", change))],
-        stderr=subprocess.PIPE, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    bars = done.stderr.count("/16 [")
-    assert 0 < bars < 16, f"16 steps draw {bars} bars"
-
-
 def test_a_demonstration_that_failed_is_refused_with_its_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,12 +73,10 @@ def test_a_demonstration_that_failed_is_refused_with_its_failure(
         raise PartnerFailure("no answer to that")
 
     monkeypatch.setattr(ScriptedPartner, "act", fails)
-    changes = [f"data.train={tmp_path}/games.jsonl", "data.num_train=4", "data.eval=null", "warmstart.lessons={}"]
-    changes += [f"warmstart.start={ROOT}/data/warmstart", "warmstart.games=6"]
     with pytest.raises(
         ConfigError, match=r"A demonstration of the game \S+ failed \(partner_failed: .*no answer to that"
     ):
-        warmstart(load_config("matching_local", changes), tmp_path / "model")
+        warmstart(config_of(tmp_path, 6), tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
 
@@ -125,18 +105,11 @@ def test_adaptersscored_batch_has_the_plain_loss() -> None:
 
 
 def test_group_size_repeats_each_game_with_other_draws(tmp_path: Path) -> None:
-    changes = [
-        f"data.train={tmp_path}/games.jsonl",
-        "data.num_train=4",
-        "data.eval=null",
-        "warmstart.lessons={asked: 6}",
-    ]
-    changes += ["warmstart.games=9", "warmstart.group_size=4", "warmstart.messages=[0.5, 0.5]"]
-    config = load_config("matching_local", changes)
+    more = ("warmstart.lessons={asked: 6}", "warmstart.group_size=4", "warmstart.messages=[0.5, 0.5]")
+    config = config_of(tmp_path, 9, *more)
     chat = Chat(AutoTokenizer.from_pretrained(ROOT / "data" / "warmstart"))
     lessons = _lessons(config, _curriculum(config))
     rows = list(_rows_to_learn(config, lessons, _fresh_games(config, 5, 1), chat))
-    end = chat.tokenizer.encode("<|im_end|>")[0]
     end = chat.tokenizer.encode("<|im_end|>")[0]
 
     def boards(rows: list[dict[str, list[int]]]) -> list[tuple[int, ...]]:
