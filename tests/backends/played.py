@@ -88,7 +88,7 @@ def _with_calls(rollouts: list[Rollout], calls: list[Call]) -> list[Rollout]:
 
 def slime(config: dict[str, Any], tokenizer: Any, folder: Path) -> list[Rollout]:
     from tests.backends import slime_setup
-    from tests.backends.slime_play import play_group
+    from tests.backends.slime_setup import play_group
     from tests.fakes.sglang_server import SGLangServer
 
     calls: list[Call] = []

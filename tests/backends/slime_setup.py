@@ -13,11 +13,16 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
+import httpx
+import pytest
+
 from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.record import Dialogue
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.state import MatchingSettings
+from tests.fakes.openai_server import OpenAIServer
 from tests.fakes.sglang_server import SGLangServer
 from tests.fakes.upstream import import_slime
 
@@ -27,6 +32,8 @@ from slime.rollout import sglang_rollout  # noqa: E402
 from slime.utils import http_utils  # noqa: E402
 from slime.utils.misc import SingletonMeta  # noqa: E402
 from slime.utils.types import Sample  # noqa: E402
+
+from slim_rl.rollout import generate  # noqa: E402
 
 GAMES = list(generate_games(12, MatchingSettings(n=4), seed=3))
 
@@ -185,3 +192,51 @@ def check_invariant(sample: Sample) -> None:
 def sampled_ids(server: SGLangServer, key: str) -> list[dict[str, Any]]:
     """The requests of one dialogue, in order."""
     return [request for request in server.requests if request["key"] == key]
+
+
+Status = Sample.Status
+
+
+@pytest.fixture
+def server(tokenizer: Any):  # type: ignore[no-untyped-def]
+    with serve(tokenizer) as running:
+        yield running
+
+
+async def play_group(args: Any, group: list[Sample], evaluation: bool = False, **params: Any) -> list[Any]:
+    """As slime plays a group: side by side, each with a copy of the parameters (in evaluation: all with the same dict)."""
+    shared = sampling_params(args, **params)
+    return await asyncio.gather(
+        *(generate(args, s, shared if evaluation else dict(shared), evaluation=evaluation) for s in group)
+    )
+
+
+def record(sample: Sample) -> Dialogue:
+    return Dialogue.from_dict(sample.metadata["dialogue"])
+
+
+async def play_and_abort(args: Any, server: SGLangServer, group: list[Sample], after_requests: int) -> list[Any]:
+    """Calls the rollout off as slime does: the flag first, then the engine, then wait for all."""
+    tasks = [asyncio.create_task(generate(args, sample, sampling_params(args))) for sample in group]
+    await server.received(after_requests)
+    state(args).aborted = True
+    async with httpx.AsyncClient() as client:
+        await client.post(f"{server.url}/abort_request", json={"abort_all": True})
+    return await asyncio.gather(*tasks)
+
+
+async def play_and_cancel(args: Any, server: SGLangServer, group: list[Sample], after_requests: int) -> list[Any]:
+    """Calls the rollout off by cancelling what plays it, as slime does from v0.3.2 on."""
+    tasks = [asyncio.create_task(generate(args, sample, sampling_params(args))) for sample in group]
+    await server.received(after_requests)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert all(task.cancelled() for task in tasks)
+    return group
+
+
+def remote(partner: OpenAIServer, **more: Any) -> dict[str, Any]:
+    """A config with a partner behind an endpoint."""
+    openai = {"model": partner.model, "base_url": partner.url, **more}
+    return {"partner": {"kind": "openai", "openai": openai}}

@@ -1,35 +1,77 @@
-"""The slime hook against an SGLang server on loopback, with slime's own classes where they can be had."""
+"""The slime hook against an SGLang server on loopback, with slime's own classes where they can be had.
+
+What fails fails a sample and nothing else; a game that slime aborts or cancels is played again from its first turn.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from examples.secret_number import SecretNumber, reward
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import ConfigError, DataError
+from slim_rl.partners.limits import Breaker
 from tests.backends import slime_setup
-from tests.backends.slime_setup import Sample, check_invariant, make_args, make_group, run, sampling_params, serve
-from tests.fakes.sglang_server import SGLangServer
+from tests.backends.slime_setup import (
+    Sample,
+    Status,
+    check_invariant,
+    make_args,
+    make_group,
+    play_and_abort,
+    play_and_cancel,
+    play_group,
+    record,
+    remote,
+    run,
+    sampling_params,
+    serve,
+    server,
+)
+from tests.fakes.openai_server import OpenAIServer, Step
+from tests.fakes.sglang_server import Faults, SGLangServer
 
 from slim_rl.rollout import generate  # isort: skip  (after slime is made importable)
-from tests.backends.slime_play import Status, play_group, record, server
 
 __all__ = ["server"]  # a fixture
+DEAD = 9  # a port at which nothing answers
+BRIEF = {"slime": {"engine_retry_seconds": 0.1}}
+REPLAY = {"rollout_top_p": 0.9, "use_rollout_routing_replay": True}
+Make = Callable[..., Any]
 
 
-def test_a_played_game_is_one_completed_sample(server, tokenizer, tokenizer_dir, tmp_path) -> None:
-    args = make_args(tokenizer_dir, server.port, tmp_path)
-    for sample in run(args, play_group(args, make_group())):
+@pytest.fixture
+def args_of(tokenizer_dir: Path, tmp_path: Path) -> Make:
+    """slime's arguments of a run against the engine at a port."""
+    return lambda port, config=None, **more: make_args(tokenizer_dir, port, tmp_path, config, **more)
+
+
+@pytest.fixture
+def play(args_of: Make) -> Make:
+    """play(port, group, config, **arguments of slime): a group, or so many samples of one, played to the end."""
+
+    def played(port: int, group: Any = 1, config: Any = None, params: Any = None, **more: Any) -> list[Any]:
+        args = args_of(port, config, **more)
+        group = make_group(group) if isinstance(group, int) else group
+        return run(args, play_group(args, group, **(params or {})))
+
+    return played
+
+
+def test_a_played_game_is_one_completed_sample(server, tokenizer, play) -> None:
+    for sample in play(server.port, 4):
         check_invariant(sample)
-        assert sample.status == Status.COMPLETED
         dialogue = record(sample)
-        assert dialogue.stop_reason is StopReason.AGREED
-        assert 0.0 < sample.reward <= 1.0
-        assert not sample.remove_sample
+        assert (sample.status, dialogue.stop_reason) == (Status.COMPLETED, StopReason.AGREED)
+        assert 0.0 < sample.reward <= 1.0 and not sample.remove_sample
         spans = [turn.span for turn in dialogue.turns if turn.role == "policy"]
         assert len(slime_setup.sampled_ids(server, sample.session_id)) == len(spans) == 4
         assert [i for i, mask in enumerate(sample.loss_mask) if mask] == [i for a, b in spans for i in range(a, b)]
@@ -39,58 +81,45 @@ def test_a_played_game_is_one_completed_sample(server, tokenizer, tokenizer_dir,
         assert sample.non_generation_time == sum(t.seconds for t in dialogue.turns if t.role == "partner") > 0
 
 
-def test_the_prefix_of_every_later_turn_is_cached(server, tokenizer_dir, tmp_path) -> None:
-    args = make_args(tokenizer_dir, server.port, tmp_path)
-    [sample] = run(args, play_group(args, make_group(1)))
-    calls = slime_setup.sampled_ids(server, sample.session_id)
-    inputs = [len(call["input_ids"]) for call in calls]
+def test_the_prefix_of_every_later_turn_is_cached(server, play) -> None:
+    [sample] = play(server.port)
+    inputs = [len(call["input_ids"]) for call in slime_setup.sampled_ids(server, sample.session_id)]
     assert sample.prefix_cache_info.total_prompt_tokens == sum(inputs)
     spans = [turn.span for turn in record(sample).turns if turn.role == "policy"]
-    sampled_before = [inputs[0] + end - begin - 0 for begin, end in spans[:1]]
-    assert sampled_before[0] <= inputs[1]
     # All of the previous input and of what was sampled after it.
     could = sum(n + e - b for n, (b, e) in zip(inputs[:-1], spans[:-1], strict=True))
     assert sample.prefix_cache_info.cached_tokens == could
 
 
-def test_stop_tokens_and_limits_of_a_request(server, tokenizer, tokenizer_dir, tmp_path) -> None:
-    args = make_args(tokenizer_dir, server.port, tmp_path, rollout_max_response_len=300)
-    run(args, play_group(args, make_group(1), stop_token_ids=[7]))
-    end = tokenizer.convert_tokens_to_ids("<|im_end|>")
+def test_stop_tokens_and_limits_of_a_request(server, tokenizer, play) -> None:
+    play(server.port, params={"stop_token_ids": [7]}, rollout_max_response_len=300, router_policy="cache_aware")
     for call in server.requests:
-        assert {7, end} <= set(call["sampling_params"]["stop_token_ids"])
-        assert call["sampling_params"]["max_new_tokens"] <= 200
-        assert call["return_logprob"] is True
+        assert {7, tokenizer.convert_tokens_to_ids("<|im_end|>")} <= set(call["sampling_params"]["stop_token_ids"])
+        assert call["sampling_params"]["max_new_tokens"] <= 200 and call["return_logprob"] is True
+        assert call["key"] is None, "the routing key is sent only where the router hashes"
 
 
 @pytest.mark.parametrize(
-    ("settings", "reason"),
+    ("context", "more", "reason"),
     [
-        ({"rollout_max_response_len": 120}, StopReason.DIALOGUE_TOKENS),
-        ({"context": 60}, StopReason.CONTEXT_LENGTH),
-        ({"slim_rl": {"limits": {"turn_tokens": 5}}}, StopReason.TURN_TOKENS),
+        (8000, {"rollout_max_response_len": 120}, StopReason.DIALOGUE_TOKENS),
+        (60, {}, StopReason.CONTEXT_LENGTH),
+        (8000, {"config": {"limits": {"turn_tokens": 5}}}, StopReason.TURN_TOKENS),
     ],
 )
-def test_limits_end_a_dialogue_and_leave_it_truncated(server, tokenizer_dir, tmp_path, settings, reason) -> None:
-    settings = dict(settings)
-    args = make_args(tokenizer_dir, server.port, tmp_path)
-    [whole] = run(args, play_group(args, make_group(1)))
+def test_limits_end_a_dialogue_and_leave_it_truncated(server, play, context: int, more: Any, reason: Any) -> None:
+    [whole] = play(server.port)
     prompt_length = len(whole.tokens) - whole.response_length
-    if "context" in settings:
-        settings["rollout_max_context_len"] = prompt_length + settings.pop("context")
-    args = make_args(tokenizer_dir, server.port, tmp_path, **settings)
     server.context_length = prompt_length + 120  # a request beyond any of these limits would be refused
-    server.requests.clear()
-    [sample] = run(args, play_group(args, make_group(1)))
+    [sample] = play(server.port, rollout_max_context_len=prompt_length + context, **more)
     assert (record(sample).stop_reason, sample.status, sample.reward) == (reason, Status.TRUNCATED, 0.0)
-    assert sample.response_length <= args.rollout_max_response_len
-    assert len(sample.tokens) <= args.rollout_max_context_len
+    assert sample.response_length <= more.get("rollout_max_response_len", 4000)
+    assert len(sample.tokens) <= prompt_length + context
     check_invariant(sample)
 
 
-def test_evaluation_shares_its_parameters_and_has_no_session(server, tokenizer_dir, tmp_path) -> None:
-    args = make_args(tokenizer_dir, server.port, tmp_path, eval_max_context_len=9000)
-    group = make_group()
+def test_evaluation_shares_its_parameters_and_has_no_session(server, args_of) -> None:
+    args, group = args_of(server.port, eval_max_context_len=9000), make_group()
     for sample in group:
         sample.session_id = None
     shared = sampling_params(args)
@@ -100,20 +129,12 @@ def test_evaluation_shares_its_parameters_and_has_no_session(server, tokenizer_d
         await asyncio.gather(*(generate(args, sample, shared, evaluation=True) for sample in group))
 
     run(args, evaluate())
-    assert shared == before
-    assert len({request["key"] for request in server.requests}) == 4
+    assert shared == before and len({request["key"] for request in server.requests}) == 4
     assert {record(sample).phase for sample in group} == {"eval"}
 
 
-def test_the_routing_key_is_sent_only_where_the_router_hashes(server, tokenizer_dir, tmp_path) -> None:
-    args = make_args(tokenizer_dir, server.port, tmp_path, router_policy="cache_aware")
-    run(args, play_group(args, make_group(1)))
-    assert {request["key"] for request in server.requests} == {None}
-
-
-def test_top_p_sets_and_routed_experts_stay_aligned(server, tokenizer_dir, tmp_path) -> None:
-    args = make_args(tokenizer_dir, server.port, tmp_path, rollout_top_p=0.9, use_rollout_routing_replay=True)
-    [sample] = run(args, play_group(args, make_group(1)))
+def test_top_p_sets_and_routed_experts_stay_aligned(server, play) -> None:
+    [sample] = play(server.port, **REPLAY)
     check_invariant(sample)
     offsets = [int(offset) for offset in sample.rollout_top_p_token_offsets]
     assert len(offsets) == sample.response_length + 1
@@ -125,90 +146,223 @@ def test_top_p_sets_and_routed_experts_stay_aligned(server, tokenizer_dir, tmp_p
     assert len(sample.rollout_routed_experts) == len(sample.tokens) - 1
 
 
-def test_deterministic_inference_plays_the_same_game_again(server, tokenizer_dir, tmp_path) -> None:
-    args = make_args(tokenizer_dir, server.port, tmp_path)
-    first, again = (run(args, play_group(args, make_group(1), sampling_seed=5))[0] for _ in range(2))
-    [other] = run(args, play_group(args, make_group(1), sampling_seed=6))
-    assert first.tokens == again.tokens != other.tokens
-
-
-def test_hook_wrong_config_and_row_without_game_are_refused(server, tokenizer_dir, tmp_path) -> None:
-    for wrong, said in [
-        ({"slim_rl": {"gmae": {}}}, "gmae"),
-        ({"slim_rl": None}, "--custom-config-path"),
-    ]:
-        args = make_args(tokenizer_dir, server.port, tmp_path)
-        vars(args).update(wrong)
-        with pytest.raises(ConfigError, match=said):
-            run(args, play_group(args, make_group(1)))
-    args = make_args(tokenizer_dir, server.port, tmp_path)
-    [bare] = make_group(1)
-    bare.metadata = {}
-    with pytest.raises(DataError, match="--metadata-key"):
-        run(args, play_group(args, [bare]))
+def test_deterministic_inference_plays_the_same_game_again(server, play) -> None:
+    first, again, other = (play(server.port, params={"sampling_seed": seed})[0].tokens for seed in (5, 5, 6))
+    assert first == again != other
 
 
 @pytest.mark.parametrize(
-    ("flag", "reason"), [("partial_rollout", "again from its first turn"), ("group_rm", "overwrite the games' rewards")]
+    ("wrong", "says"),
+    [
+        ({"slim_rl": {"gmae": {}}}, "gmae"),
+        ({"slim_rl": None}, "--custom-config-path"),
+        ({"partial_rollout": True}, "--partial-rollout is refused: .*again from its first turn.*; leave it out"),
+        ({"group_rm": True}, "--group-rm is refused: .*overwrite the games' rewards.*; leave it out"),
+    ],
 )
-def test_hook_unsupported_flag_of_slime_is_refused(server, tokenizer_dir, tmp_path, flag, reason) -> None:
-    args = make_args(tokenizer_dir, server.port, tmp_path, **{flag: True})
-    with pytest.raises(ConfigError, match=rf"--{flag.replace('_', '-')} is refused: .*{reason}.*; leave it out"):
+def test_hook_unusable_argument_of_slime_is_refused(server, args_of, wrong: dict[str, Any], says: str) -> None:
+    args = args_of(server.port)
+    vars(args).update(wrong)
+    with pytest.raises(ConfigError, match=says):
         run(args, play_group(args, make_group(1)))
 
 
-def test_selfplay_gives_one_sample_a_seat(server, tokenizer_dir, tmp_path) -> None:
-    args = make_args(tokenizer_dir, server.port, tmp_path, {"partner": {"kind": "self"}})
-    games = run(args, play_group(args, make_group(3)))
-    assert [len(game) for game in games] == [2, 2, 2]
-    assert len({game[0].rollout_id for game in games}) == 3
+def test_hook_row_without_a_game_is_refused(server, play) -> None:
+    [bare] = make_group(1)
+    bare.metadata = {}
+    with pytest.raises(DataError, match="--metadata-key"):
+        play(server.port, [bare])
+
+
+def test_selfplay_gives_one_sample_a_seat(server, play) -> None:
+    games = play(server.port, 3, {"partner": {"kind": "self"}})
+    assert [len(game) for game in games] == [2, 2, 2] and len({game[0].rollout_id for game in games}) == 3
     for first, second in games:
         assert first.rollout_id == second.rollout_id is not None
-        assert first.reward == second.reward > 0
-        assert first.session_id != second.session_id
+        assert first.reward == second.reward > 0 and first.session_id != second.session_id
         assert [record(sample).seat for sample in (first, second)] == [0, 1]
 
 
-def test_a_game_of_ones_own_for_one_player(tokenizer, tokenizer_dir, tmp_path) -> None:
+def test_a_game_of_ones_own_for_one_player(tokenizer, play) -> None:
     """The environment answers the policy itself: no partner is asked, and what it says is not learned."""
-    config = {
-        "environment": "examples.secret_number.SecretNumber",
-        "game": {"high": 8, "max_turns": 3},
-        "limits": {"turn_tokens": 8, "truncated_turn": "continue"},
-    }
-    env = SecretNumber(high=8, max_turns=3)
-    game = {"share": 0.55}  # of 8: the secret is 5
+    size = {"high": 8, "max_turns": 3}
+    limits = {"turn_tokens": 8, "truncated_turn": "continue"}
+    config = {"environment": "examples.secret_number.SecretNumber", "game": size, "limits": limits}
+    env, game = SecretNumber(**size), {"share": 0.55}  # of 8: the secret is 5
     env.reset(game)
     metadata = {"game_state": game, "game_id": "g", "seat": 0}
-    sample = Sample(group_index=0, index=0, prompt=env.prompt(0), metadata=metadata, session_id="s")
+    group = [Sample(group_index=0, index=0, prompt=env.prompt(0), metadata=metadata, session_id="s")]
     chat = Chat(tokenizer)
     with SGLangServer(lambda ids, rng: chat.said_ids(["2", "7", "5"][(ids.count(chat.end_id) - 2) // 2])) as server:
-        args = make_args(tokenizer_dir, server.port, tmp_path, config)
-        [sample] = run(args, play_group(args, [sample]))
+        [sample] = play(server.port, group, config)
     check_invariant(sample)
-    assert sample.status == Status.COMPLETED
     dialogue = record(sample)
-    assert dialogue.stop_reason is StopReason.FINISHED
+    assert (sample.status, dialogue.stop_reason) == (Status.COMPLETED, StopReason.FINISHED)
     assert [turn.text for turn in dialogue.turns if turn.role == "policy"] == ["2", "7", "5"]
     assert sample.reward == dialogue.reward == reward([2, 7, 5], 5, 3)
 
 
-def test_a_new_start_keeps_what_slime_gave(tokenizer, tokenizer_dir, tmp_path) -> None:
+def test_a_new_start_keeps_what_slime_gave(server, play) -> None:
     given = {
         "multimodal_inputs": {"images": ["a board"]},
         "multimodal_train_inputs": {"pixel_values": [1.0]},
         "multimodal_train_input_id": "m7",
         "apply_chat_template_kwargs": {"enable_thinking": False},
     }
-    with serve(tokenizer) as server:
-        args = make_args(tokenizer_dir, server.port, tmp_path)
-        (sample,) = make_group(1)
+    for port, status in ((server.port, Status.COMPLETED), (DEAD, Status.FAILED)):
+        [sample] = make_group(1)
         vars(sample).update(given)
-        played = run(args, generate(args, sample, sampling_params(args)))
-    dead = make_args(tokenizer_dir, 9, tmp_path, {"slime": {"engine_retry_seconds": 0.0}})
-    (sample,) = make_group(1)
-    vars(sample).update(given)
-    failed = run(dead, generate(dead, sample, sampling_params(dead)))
-    assert (played.status, failed.status) == (Sample.Status.COMPLETED, Sample.Status.FAILED)
-    for sample in (played, failed):
-        assert {name: getattr(sample, name) for name in given} == given
+        [sample] = play(port, [sample], BRIEF)
+        assert sample.status == status and {name: getattr(sample, name) for name in given} == given
+
+
+# --- aborted or cancelled
+
+
+def test_hook_under_slimes_own_abort_returns_aborted_samples(tokenizer, args_of) -> None:
+    more = {"custom_generate_function_path": "slim_rl.rollout.generate", "group_rm": False}
+    with serve(tokenizer, hold=[3]) as server:
+        args = args_of(server.port, mask_offpolicy_in_partial_rollout=False, **more)
+
+        async def work() -> tuple[list[Sample], bool]:
+            rollout, state, group = slime_setup.sglang_rollout, slime_setup.state(args), make_group(1)
+            state.pendings = {asyncio.create_task(rollout.generate_and_rm_group(args, group, sampling_params(args)))}
+            await server.received(3)
+            assert await rollout.abort(args, 0) == []
+            return group, hasattr(state, "cancellable_tasks")
+
+        [sample], cancels = run(args, work())
+    assert (sample.status, sample.reward, sample.tokens) == (Status.ABORTED, None, [])
+    assert (server.aborts == 0) == cancels, "a slime that cancels leaves the engine's other requests alone"
+
+
+@pytest.mark.parametrize("call_off", [play_and_abort, play_and_cancel])
+def test_aborted_game_is_played_again_from_its_first_turn(tokenizer, args_of, play, call_off) -> None:
+    with serve(tokenizer, hold=[3]) as server:
+        args = args_of(server.port, rollout_top_p=0.9)
+        [sample] = run(args, call_off(args, server, make_group(1), after_requests=3))
+        assert (sample.reward, sample.tokens, sample.response_length) == (None, [], 0)
+        server.requests.clear()
+        server.weight_version = "1"
+        [sample] = play(server.port, [sample], rollout_top_p=0.9)
+    check_invariant(sample)
+    assert sample.status == Status.COMPLETED
+    assert len(server.requests) == 4 and sample.weight_versions == ["1"] * 4
+
+
+def test_new_weights_in_mid_game_keep_every_turn_trained(tokenizer, args_of) -> None:
+    with serve(tokenizer, hold=[3]) as server:
+        args = args_of(server.port)
+
+        async def update() -> Sample:
+            task = asyncio.create_task(play_group(args, make_group(1)))
+            await server.received(3)
+            async with httpx.AsyncClient() as client:
+                await client.post(f"{server.url}/update_weights_from_disk", json={"weight_version": "1"})
+            return (await task)[0]
+
+        sample = run(args, update())
+    check_invariant(sample)
+    assert (sample.status, sample.weight_versions) == (Status.COMPLETED, ["0", "0", "1", "1"])
+    spans = [turn.span for turn in record(sample).turns if turn.role == "policy"]
+    whole = [int(any(start <= at < end for start, end in spans)) for at in range(sample.response_length)]
+    assert sample.loss_mask == whole
+
+
+def test_a_cancelled_dialogue_is_cancelled(tokenizer, args_of) -> None:
+    with serve(tokenizer, hold=[1]) as server:
+        args = args_of(server.port)
+
+        async def cancel() -> None:
+            task = asyncio.create_task(play_group(args, make_group(1)))
+            await server.received(1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+        run(args, cancel())
+
+
+# --- failures
+
+
+def check_failed(sample: Any, reason: StopReason, failure: str) -> None:
+    check_invariant(sample)
+    assert (sample.status, sample.reward, sample.remove_sample) == (Status.FAILED, 0.0, True)
+    assert record(sample).stop_reason is reason and failure in record(sample).failure
+    assert not any(sample.loss_mask)
+
+
+def test_engine_faults_are_tried_again_and_leave_no_trace(tokenizer, play) -> None:
+    with serve(tokenizer, faults=Faults(error=0.1, abort=0.1, garbage=0.05)) as server:
+        samples = play(server.port, 8, {"slime": {"engine_retry_seconds": 60}})
+        assert {sample.status for sample in samples} == {Status.COMPLETED} and len(server.requests) > 8 * 4
+        for sample in samples:
+            check_invariant(sample)
+
+
+def test_a_turn_cut_short_is_the_policys_own_and_ends_the_game(tokenizer, play) -> None:
+    with serve(tokenizer, faults=Faults(length=0.2)) as server:
+        cut = [sample for sample in play(server.port, 16) if sample.status == Status.TRUNCATED]
+    assert 0 < len(cut) < 16
+    assert all(record(sample).stop_reason is StopReason.TURN_TOKENS and sample.reward == 0.0 for sample in cut)
+
+
+@pytest.mark.parametrize("fault", ["error", "abort", "garbage"])
+@pytest.mark.parametrize("more", [{}, REPLAY], ids=["plain", "replay"])
+def test_a_dead_engine_fails_the_sample_and_nothing_else(tokenizer, play, fault: str, more: dict[str, Any]) -> None:
+    with serve(tokenizer, faults=Faults(**{fault: 1.0})) as server:
+        for sample in play(server.port, 2, BRIEF, **more):
+            check_failed(sample, StopReason.ENGINE_FAILED, "engine")
+            if more:  # what slime demands of every sample of a batch
+                assert len(sample.rollout_top_p_token_offsets) == sample.response_length + 1
+                assert len(sample.rollout_routed_experts) == len(sample.tokens) - 1
+
+
+def test_a_refused_request_is_not_made_again(server, play) -> None:
+    server.context_length = 10
+    [sample] = play(server.port)
+    check_failed(sample, StopReason.ENGINE_FAILED, "400")
+    assert len(server.requests) == 1
+
+
+class BrokenGame(slime_setup.MatchingEnv):
+    def step(self, text: str) -> Any:
+        raise ZeroDivisionError("in the game")
+
+
+def test_a_broken_game_is_a_failed_sample(server, play) -> None:
+    [sample] = play(server.port, 1, {"environment": f"{__name__}.BrokenGame"})
+    check_failed(sample, StopReason.BROKEN, "ZeroDivisionError")
+
+
+def test_a_failed_sample_that_comes_back_is_played_anew(server, play) -> None:
+    [sample] = play(DEAD, 1, BRIEF)
+    check_failed(sample, StopReason.ENGINE_FAILED, "")
+    [sample] = play(server.port, [sample])
+    assert (sample.status, sample.remove_sample) == (Status.COMPLETED, False)
+    check_invariant(sample)
+
+
+def test_hook_failed_partner_keeps_its_cost(server, args_of, monkeypatch) -> None:
+    monkeypatch.setattr(Breaker, "failures", 1000)
+
+    async def work() -> list[Sample]:
+        # Enough for one game; then the endpoint answers with errors for good.
+        script = [*[Step()] * 4, *[Step("status", status=500)] * 200]
+        async with OpenAIServer(script=script) as partner:
+            args = args_of(server.port, remote(partner, max_retries=1))
+            first = await play_group(args, make_group(1))
+            return first + await play_group(args, make_group(1, first=1))
+
+    played, failed = run(args_of(server.port), work())
+    assert played.status == Status.COMPLETED
+    assert sum(turn.usage.calls for turn in record(played).turns if turn.usage) == 4
+    check_failed(failed, StopReason.PARTNER_FAILED, "")
+
+
+def test_failed_selfplay_is_a_list_too(play) -> None:
+    [[first, second]] = play(DEAD, 1, {"partner": {"kind": "self"}, **BRIEF})
+    assert first.rollout_id == second.rollout_id is not None
+    for sample in (first, second):
+        check_failed(sample, StopReason.ENGINE_FAILED, "")
