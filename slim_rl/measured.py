@@ -50,14 +50,14 @@ class Lesson:
 
     Attributes:
         player: player as in `ScriptedPlayer`, possibly with thoughts (`Turn.thought`).
-        partners: kind of partner -> share of the games.
+        partners: partner -> its share of the games, as `partner.mixture`.
         games: default number of games.
         opening: whether to learn the first token of a game too, which decides between a message and an action.
         deals: function from a number to as many games of the lesson, as (game_id, state); None: games of the config.
     """
 
     player: Any
-    partners: Mapping[str, float]
+    partners: Mapping[str, Any]
     games: int = 0
     opening: bool = True
     deals: Callable[[int], Iterable[tuple[str, Any]]] | None = None

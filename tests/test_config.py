@@ -176,7 +176,7 @@ def test_misspelt_key_in_a_file_names_the_nearest(tmp_path, wrong, meant) -> Non
         ("data.seed=-1", r"data\.seed"),
         ("warmstart.messages=[1.5, -0.5]", r"warmstart\.messages"),
         ("warmstart.messages=[0, 0]", "messages are shares that are all 0"),
-        ("warmstart.partners={shy: 0}", "partners are shares that are all 0"),
+        ("warmstart.partners={shy: 0}", r"warmstart\.partners: the shares are all 0"),
         ("warmstart.lessons={seen: -1}", r"warmstart\.lessons"),
         ("warmstart.player.kinds={pair: 0}", r"warmstart\.player\.kinds are shares that are all 0"),
     ],

@@ -23,10 +23,10 @@ from verifiers.v1.errors import MODEL_TRANSPORT_ERROR_EXIT_CODE
 
 from slim_rl.dialogue.chat import split_thought
 from slim_rl.dialogue.games_file import GameRow
-from slim_rl.dialogue.players import Partner, PartnerFailure
+from slim_rl.dialogue.players import Partner, PartnerFailure, against
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn, Usage
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.environment import View, arguments_for
+from slim_rl.environment import View
 from slim_rl.partners.endpoint import Completion, Endpoint
 from slim_rl.partners.openai_chat import OpenAIPartner
 from slim_rl.session import Games, metrics
@@ -144,10 +144,10 @@ class VerifiersEnv(vf.Env[VerifiersEnvConfig]):
 
     def _partner(self, talk: _Conversation) -> Partner:
         """The game's chat partner, who asks an agent of verifiers' in place of an endpoint."""
-        config = self.taskset.games.config
-        made: type[OpenAIPartner] = config.changed(partner={"kind": "openai"}).opposite.cls
+        config = against(self.taskset.games.config, "openai")
+        made: type[OpenAIPartner] = config.opposite.cls
         endpoint = cast(Endpoint, _AgentEndpoint(talk, self.config.opposite.model))
-        return made(config.partner.openai, endpoint, **arguments_for(made, config.partner.args))
+        return made(config.partner.openai, endpoint, **config.partner.args)
 
 
 def _record(dialogue: Dialogue, talk: _Conversation) -> None:

@@ -76,7 +76,7 @@ class GameServer(Environment[GameAction, GameObservation, State]):
 
     def get_metadata(self) -> EnvironmentMetadata:
         game = self.games.config.environment.rpartition(".")[2]
-        return EnvironmentMetadata(name="slim_rl", description=f"{game}, partner {self.games.config.partner.kind}")
+        return EnvironmentMetadata(name="slim_rl", description=f"{game}, partner {self.games.config.opposite.name}")
 
     def close(self) -> None:
         wait(self.session.leave())

@@ -1,6 +1,6 @@
 """Held-out games before and after training, and the differences between policies on the same games.
 
-A condition is what held-out games were played under: a partner, or a source of an experiment.
+A condition is what held-out games were played under: a partner, a mixture of them, or a source of an experiment.
 
 Invariants:
     The unit of comparison is one number per run and held-out game: `held_out` has one row per condition, arm, run, when (before,
@@ -23,6 +23,7 @@ import pandas as pd
 
 from slim_rl import statistics as st
 from slim_rl.analysis.arms import TRAIN, TREATMENT, order_arms
+from slim_rl.config import MIXTURE
 from slim_rl.dialogue.measures import Measure, shown_in
 
 KEYS = ["condition", "arm", "run", "when", "game"]
@@ -36,10 +37,16 @@ def comparable() -> dict[str, Measure]:
 
 
 def held_out(frame: pd.DataFrame) -> pd.DataFrame:
-    """Returns the held-out games of a frame of `load`; each partner is a condition."""
+    """Returns the held-out games of a frame of `load`; each partner is a condition, and so is a mixture as a whole."""
     played = completed(frame[frame["phase"] != TRAIN])
     played = played.assign(condition=played["partner"].astype(str))
+    played = pd.concat([played, played[of_mixture(played)].assign(condition=MIXTURE)])
     return by_game(ends(played, runs_trained(frame), ["condition", "arm", "run"]))
+
+
+def of_mixture(frame: pd.DataFrame) -> pd.Series:
+    """Returns True for the dialogues of a mixture of partners."""
+    return frame["settings"].astype(str).str.contains('"partner.mixture.', regex=False)
 
 
 def completed(frame: pd.DataFrame) -> pd.DataFrame:
@@ -166,9 +173,10 @@ class PlayedCell:
 def cells_of(frame: pd.DataFrame) -> list[PlayedCell]:
     """Returns the policies, one per arm, from a frame of `load`: those of an evaluation, or the arms after training.
 
-    Skips arms with several checkpoints, policies or partners.
+    Skips arms with several checkpoints, policies or partners; a mixture counts as one partner.
     """
     played, trained = completed(frame[frame["phase"] != TRAIN]), runs_trained(frame)
+    played["partner"] = played["partner"].astype(str).where(~of_mixture(played), MIXTURE)
     if trained:
         played = ends(played, trained, ["partner", "arm", "run"])
         played = played[played["when"] == "after"]

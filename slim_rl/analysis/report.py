@@ -51,7 +51,7 @@ def sections(results: Results, added: Sequence[Section] = ()) -> list[Section]:
 
     return [
         Section("", {}, _first_tables(results)),
-        Section("", {}, [_training(results), *(partners if slipped else ())], plots("training")),
+        Section("", {}, [_training(results), _by_partner(results), *(partners if slipped else ())], plots("training")),
         Section(
             "Questions and reward within games", {}, [_correlations(results)], plots("reward_by_questions", "frontier")
         ),
@@ -258,14 +258,31 @@ def _training(results: Results) -> Table:
     for arm, ends in results["ends"].items():
         runs = [run for run in results["runs"] if run["arm"] == arm]
         trained = sum(run["phases"].get(TRAIN, 0) for run in runs)
-        cells = {
-            f"{name}, {side} tenth": value(ends[name][side]) if name in ends else DASH
-            for name in ("questions", "reward")
-            for side in ("first", "last")
-        }
-        rows.append({"arm": words(arm), "runs": str(len(runs)), "dialogues": f"{trained:,}", **cells})
+        rows.append({"arm": words(arm), "runs": str(len(runs)), "dialogues": f"{trained:,}", **_tenths(ends)})
     caption = "Training: the first and the last tenth of the steps; 95% intervals over games."
     return Table(caption, rows if any(results["ends"].values()) else [])
+
+
+def _tenths(ends: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        f"{name}, {side} tenth": value(ends[name][side]) if name in ends else DASH
+        for name in ("questions", "reward")
+        for side in ("first", "last")
+    }
+
+
+def _by_partner(results: Results) -> Table:
+    """Returns the same as `_training`, per partner of a mixture."""
+    rows = [
+        {
+            "arm": words(row["arm"]),
+            "partner": row["partner"],
+            "dialogues": f"{row['dialogues']:,}",
+            **_tenths(row["ends"]),
+        }
+        for row in results["ends_by_partner"]
+    ]
+    return Table("Training by partner: the first and the last tenth of the steps; 95% intervals over games.", rows)
 
 
 def _partners(results: Results) -> Table:

@@ -19,9 +19,10 @@ import pandas as pd
 
 from slim_rl import statistics as st
 from slim_rl.analysis.arms import TRAIN
-from slim_rl.analysis.held_out import by_arm, cells_of, compare, held_out
+from slim_rl.analysis.held_out import by_arm, cells_of, compare, held_out, of_mixture
 from slim_rl.analysis.load import CASES, FAULTS, Log, read_dialogue
 from slim_rl.analysis.verdict import verdicts
+from slim_rl.config import MIXTURE
 from slim_rl.dialogue.measures import MEASURES, OF_KIND, shown_in
 from slim_rl.environment import MATCHING, game_of, load_object
 from slim_rl.errors import DataError
@@ -48,7 +49,7 @@ def summarise(frame: pd.DataFrame, kinds: Mapping[str, str] | None = None) -> di
     in_training = {arm: steps[(steps["arm"] == arm) & ~steps["failed"]] for arm in arms}
     unforced = played[~(played["questions_forced"] > 0)]
     of_arm = {arm: unforced[unforced["arm"] == arm] for arm in arms}
-    by_condition = by_arm(held_out(frame), names)
+    by_condition = by_arm(held_out(frame), names, MIXTURE)
     return {
         "many": MANY,
         "counts": {
@@ -61,6 +62,7 @@ def summarise(frame: pd.DataFrame, kinds: Mapping[str, str] | None = None) -> di
         "measures": {name: MEASURES[name].about for name in names},
         "curves": {arm: _curves(rows, names) for arm, rows in in_training.items()},
         "ends": {arm: _ends(rows, names) for arm, rows in in_training.items()},
+        "ends_by_partner": list(_ends_by_partner(steps)),
         "question_kinds": dict(kinds),
         "kinds": {arm: _kinds(rows, kinds) for arm, rows in in_training.items()},
         "stop_reasons": {arm: _stop_reasons(steps[steps["arm"] == arm]) for arm in arms},
@@ -157,6 +159,13 @@ def _ends(rows: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
     low, high = rows["step"].min(), rows["step"].max()
     sides = {"first": rows["step"] <= low + (high - low) / 10, "last": rows["step"] >= high - (high - low) / 10}
     return {name: {side: _mean(rows[these], name) for side, these in sides.items()} for name in names}
+
+
+def _ends_by_partner(steps: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Yields the dialogues of each partner of a mixture in training, and their questions and reward at both ends."""
+    for (arm, partner), rows in steps[of_mixture(steps)].groupby(["arm", "partner"], observed=True):
+        ends = _ends(rows[~rows["failed"]], ("questions", "reward"))
+        yield {"arm": arm, "partner": partner, "dialogues": len(rows), "ends": ends}
 
 
 def _kinds(rows: pd.DataFrame, kinds: Iterable[str]) -> dict[str, Any]:

@@ -79,15 +79,12 @@ def say(text: str) -> None:
 
 def say_before(config: Config) -> None:
     """Says what is to be known of a config before anything is spent: its cost."""
-    from slim_rl.backends.cost import estimate_cost
+    from slim_rl.backends.cost import estimate_cost, paid_of
     from slim_rl.config.trainers import shortened
 
     notes = [shortened(config)]
-    if config.opposite.paid:
-        dialogues = config.train.steps * config.train.dialogues
-        notes.append(
-            f"partner: {dialogues:,} dialogues in training, {estimate_cost(config.partner.openai, dialogues)}."
-        )
+    for name, dialogues, member in paid_of(config, config.train.steps * config.train.dialogues):
+        notes.append(f"{name}: {dialogues:,} dialogues in training, {estimate_cost(member, dialogues)}.")
     for note in filter(None, notes):
         say(note)
 

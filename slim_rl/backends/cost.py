@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from slim_rl.config import OpenAIConfig
+from collections.abc import Iterator
+
+from slim_rl.config import Config, OpenAIConfig
 
 TURNS = 10  # turns a game of one seat, once the policy has learned to ask; an untrained one causes about half as many
 
@@ -31,3 +33,11 @@ def estimate_cost(config: OpenAIConfig, dialogues: int, turns: float = TURNS) ->
     cost = config.price and config.price.cost_usd(tokens_in, tokens_cached, tokens_out, tokens_in - tokens_cached)
     price = "at an unknown price" if cost is None else f"about ${cost:,.2f}"
     return f"{calls:,.0f} calls of {config.model}, {price}"
+
+
+def paid_of(config: Config, dialogues: int) -> Iterator[tuple[str, int, OpenAIConfig]]:
+    """Yields each partner that costs money: its name in a sentence, its number of n dialogues, and its endpoint."""
+    for name, member in config.members.items():
+        if member.opposite.paid:
+            of_several = f"partner {name}" if config.partner.mixture else "partner"
+            yield of_several, round(config.shares[name] * dialogues), member.partner.openai

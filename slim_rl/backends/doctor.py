@@ -22,7 +22,7 @@ from slim_rl.backends.ready import check_games, check_model
 from slim_rl.config import Config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.games_file import deal, existing_rows, games_files, shortage
-from slim_rl.dialogue.players import PartnerFailure, make_partner
+from slim_rl.dialogue.players import Partner, PartnerFailure, make_partner
 from slim_rl.environment import Utterance, View, make_environment, reset_to
 from slim_rl.errors import SlimError
 from slim_rl.measured import measured
@@ -133,13 +133,20 @@ def check_data(config: Config) -> Iterator[Check]:
 
 
 def check_partner(config: Config) -> Iterator[Check]:
-    """Checks that the partner answers one question with an action of the game."""
+    """Checks that each partner answers one question with an action of the game."""
     # no waiting for an endpoint that is down, and no answer from a cassette
     patience = {"max_retries": 1, "outage_wait_minutes": 0.0, "cassette": None}
-    partner = make_partner(config.changed(partner={"openai": patience}))
-    if partner is None:
-        yield Check("partner", "pass", "none: self-play, or a game for one")
-        return
+    for name, member in config.members.items():
+        partner = make_partner(member.changed(partner={"openai": patience}))
+        yield (
+            Check("partner", "pass", "none: self-play, or a game for one")
+            if partner is None
+            else _answers(config, name, partner)
+        )
+
+
+def _answers(config: Config, name: str, partner: Partner) -> Check:
+    """Asks a partner one question of the config's first game."""
     row, env = next(deal(config, "train", 1)), make_environment(config)
     reset_to(env, row.game_state)
     questions = measured(type(env)).questions_worth_asking(row.game_state, 0, 1, 0)
@@ -152,14 +159,13 @@ def check_partner(config: Config) -> Iterator[Check]:
         reply = asyncio.run(partner.act(view))
     except PartnerFailure as failure:
         fix = "Start what answers there, or correct partner.openai's base_url, model or key."
-        yield Check("partner", "fail", str(failure), fix)
-        return
+        return Check("partner", "fail", str(failure), fix)
     took = f"{time.monotonic() - started:.2f} s" + (f", ${reply.usage.cost_usd:.5f}" if reply.usage else "")
     error = env.step(reply.text)[2].get("error") if env.turn == 1 else None
-    finding = f"{config.partner.kind} answered in {took}: {textwrap.shorten(reply.text, 80)!r}"
+    finding = f"{name} answered in {took}: {textwrap.shorten(reply.text, 80)!r}"
     fix = "Give the partner this game's rules (partner.openai.prompt), or name a partner of this game in partner.kind."
     ends = asyncio.run(partner.endpoint.shutdown_date()) if isinstance(partner, OpenAIPartner) else None
-    yield verdict(
+    return verdict(
         "partner",
         finding + (f", which the game refuses: {error}" if error else ""),
         warn=f"Its model ends on {ends}: finish the experiment before, or name another model." if ends else "",

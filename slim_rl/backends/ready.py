@@ -9,7 +9,7 @@ from slim_rl import bundled
 from slim_rl.config import Config
 from slim_rl.dialogue.games_file import deal, digest_of, existing_rows, games_files
 from slim_rl.dialogue.log import first_trained
-from slim_rl.dialogue.players import make_partner
+from slim_rl.dialogue.players import make_partners
 from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.environment import make_environment, reset_to, step_of
 from slim_rl.errors import ConfigError, DataError
@@ -70,14 +70,14 @@ def check_games(config: Config, logs: Path | None = None) -> None:
 
 
 def try_partner(config: Config) -> None:
-    """Makes the config's partner once. Its key may be missing where RAY_ADDRESS names another cluster, whose workers may have it.
+    """Makes the config's partners once. Their key may be missing where RAY_ADDRESS names another cluster, whose workers may have it.
 
     Raises:
         SlimError: it cannot be made: a key is missing, or its arguments, its prompt, its cassette or its log cannot be used.
     """
     if os.environ.get("RAY_ADDRESS") and config.partner.openai.base_url is None:
         config = config.changed(partner={"openai": {"base_url": OPENAI_URL}})  # an endpoint that is named needs no key
-    make_partner(config)
+    make_partners(config)
 
 
 def check_training(config: Config) -> None:

@@ -5,7 +5,6 @@ Every cell has a log of its own and can be resumed. A policy is a checkpoint, a 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,11 +20,11 @@ from slim_rl.dialogue.evaluation import SCOPE, play_held_out
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.games_file import load_rows
 from slim_rl.dialogue.measures import cannot_play
-from slim_rl.dialogue.players import Player
+from slim_rl.dialogue.players import Player, against
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.dialogue.worker import DialogueSpec, RolloutWorker
-from slim_rl.environment import arguments_for, environment_class
+from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError, did_you_mean
 from slim_rl.lab.interventions import INSTEAD, AskFirst, NeverAsk
 from slim_rl.measured import measured, says
@@ -35,7 +34,6 @@ from slim_rl.policies.engines import EngineChoice, ReadyPolicy, ready_policy
 from slim_rl.runs import lock_folder, record_settings
 from slim_rl.seeds import seed_of
 
-logger = logging.getLogger(__name__)
 CHAT, SCRIPTED = "openai:", "scripted:"  # prefixes of the names of chat models and of scripted policies
 
 
@@ -45,7 +43,7 @@ class Cell:
 
     Attributes:
         policy: model folder, hub name, openai:MODEL, or scripted:NAME.
-        partner: kind of the partner.
+        partner: kind of the partner, a member of the config's mixture, or "mixture".
         mode: "free", "forbidden" (questions are replaced) or "forced:K" (the first K turns are forced questions).
     """
 
@@ -165,24 +163,18 @@ def _decides(config: Config, cell: Cell) -> list[str]:
 
 def cell_config(config: Config, cell: Cell) -> Config:
     """Returns the config of a cell. Raises ConfigError for a partner or mode that its policy cannot play."""
-    if cell.partner == "self" and (cell.chat_model or cell.scripted):
+    check_mode(config, cell.mode)
+    named = {**config.members, config.opposite.name: config}
+    alone = named[cell.partner] if cell.partner in named else against(config, cell.partner)
+    if alone.selfplay and (cell.chat_model or cell.scripted):
         raise ConfigError(
             "partner.kind=self needs a policy that samples tokens, not a chat model or a scripted policy. Name another partner."
         )
-    check_mode(config, cell.mode)
     policy: dict[str, Any] = {} if cell.scripted else {"model": cell.policy}
     if cell.chat_model:
         policy = {"openai": {"model": cell.chat_model}}
-    changed = config.changed(name=cell.name, arm=cell.name, partner={"kind": cell.partner}, policy=policy)
-    changed = parse_config(changed.model_dump(), source=f"the cell {cell.name}")
-    if cell.partner != config.partner.kind and (other := changed.opposite.cls) is not None:
-        taken = arguments_for(other, config.partner.args)
-        if left_out := sorted(config.partner.args.keys() - taken.keys()):
-            logger.warning(
-                f"--partner {cell.partner} plays without partner.args of {config.partner.kind}: {', '.join(left_out)}."
-            )
-        changed = changed.changed(partner={"args": taken})
-    return changed
+    changed = alone.changed(name=cell.name, arm=cell.name, policy=policy)
+    return parse_config(changed.model_dump(), source=f"the cell {cell.name}")
 
 
 def _ready(config: Config, cell: Cell, engine: EngineChoice) -> ReadyPolicy:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from slim_rl.backends.cost import estimate_cost
+from slim_rl.backends.cost import estimate_cost, paid_of
 from slim_rl.commands.cells import CHAT, SCRIPTED, Cell, cell_config, evaluate, notes, scripted_player
 from slim_rl.commands.options import (
     Concurrency,
@@ -49,7 +49,9 @@ def command(
     ] = None,
     partner: Annotated[
         list[str] | None,
-        typer.Option(help="kind of partner: shy, mute, openai, ...; the config's by default (repeatable)"),
+        typer.Option(
+            help="partner: a kind (shy, mute, openai), or a member of partner.mixture; the config's by default (repeatable)"
+        ),
     ] = None,
     mode: Annotated[
         list[str] | None, typer.Option(help="mode of play: free, forbidden or forced:K (repeatable)")
@@ -125,7 +127,7 @@ def policies(config: Config, checkpoints: Sequence[str], named: Sequence[str], e
 
 def cost_of(cell: Cell, config: Config, dialogues: int) -> Iterator[str]:
     """Yields the estimated cost of a cell's endpoints."""
-    if config.opposite.paid:
-        yield f"partner: {estimate_cost(config.partner.openai, dialogues)}"
+    for name, number, endpoint in paid_of(config, dialogues):
+        yield f"{name}: {estimate_cost(endpoint, number)}"
     if cell.chat_model:
         yield f"policy: {estimate_cost(config.policy.openai, dialogues)}"

@@ -7,7 +7,7 @@ A file holds one top-level key, ``slim_rl``, so that the same file can be given 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,6 +25,7 @@ from slim_rl.config.sections import (
     DataConfig,
     Limits,
     LogConfig,
+    Member,
     PartnerConfig,
     PolicyConfig,
     TrainConfig,
@@ -46,7 +47,9 @@ TRAINING_REWARDS = {  # short names of `train.reward`
     "expected_credit": "slim_rl.lab.credit.ExpectedCredit",
 }
 SELF = "self"  # partner.kind of self-play
+FILES = ("prompt", "cassette")  # keys of `partner.openai` that are paths
 NOBODY = "none"  # who sits opposite the policy in a game for one
+MIXTURE = "mixture"  # several partners, of which each game has one
 _HOW_TO_NAME_IT = f"give the path of a YAML file, a run's folder, or one of these names: {', '.join(bundled.names())}"
 
 
@@ -64,8 +67,8 @@ class Opposite:
     """Player opposite the policy.
 
     Attributes:
-        name: its name in logs and tables: `partner.kind`, or "none" in a game for one.
-        path: dotted path of the partner's class; empty in self-play and in games for one.
+        name: its name in logs and tables: `partner.kind`, "none" in a game for one, or "mixture" for several (`Config.members`).
+        path: dotted path of the partner's class; empty in self-play, in games for one and for several.
         recorded: it gives recorded answers only (`partner.openai.cassette_mode`).
     """
 
@@ -169,18 +172,15 @@ class Config(Section):
         return value.changed(player=checked(model, settings, "warmstart.player"))
 
     @model_validator(mode="after")
-    def _has_the_partner(self) -> Config:
-        game, kind = environment_class(self.environment), self.partner.kind
-        if game.seats == 1:
-            if kind not in (NOBODY, PartnerConfig().kind):  # the default of a config that names none
-                raise ValueError(f"partner.kind is {kind}, but {game.__name__} has one seat: leave partner.kind out")
-        elif "." in kind:
-            _ = self.opposite.cls
-        elif kind not in (known := [*_partners(game), SELF]):
-            raise ValueError(
-                f"partner.kind '{kind}' is not a partner of {game.__name__}: choose {', '.join(known)}, or the dotted path of your own"
-                f"{did_you_mean(kind, known)}"
-            )
+    def _has_the_partners(self) -> Config:
+        game = environment_class(self.environment)
+        _check_kind(game, self.partner.kind, "partner.kind", SELF)
+        for key, mixture in (
+            ("partner.mixture", self.partner.mixture),
+            ("warmstart.partners", self.warmstart.partners),
+        ):
+            for name, member in self._alone(mixture or {}, key).items():
+                _check_kind(game, member.partner.kind, f"{key}.{name}")
         return self
 
     @model_validator(mode="after")
@@ -210,14 +210,38 @@ class Config(Section):
     def opposite(self) -> Opposite:
         """Player opposite the policy; only here `partner.kind` becomes one."""
         game, kind = environment_class(self.environment), self.partner.kind
-        if game.seats == 1:
-            return Opposite(NOBODY)
+        if game.seats == 1 or self.partner.mixture:
+            return Opposite(MIXTURE if self.partner.mixture else NOBODY)
         path = "" if kind == SELF else _partners(game).get(kind, kind)
         return Opposite(kind, path, self.partner.openai.cassette_mode == "replay")
 
     @property
+    def members(self) -> dict[str, Config]:
+        """This config with each of its partners alone, by the name that logs have: one, or those of `partner.mixture`."""
+        mixture = self.partner.mixture
+        return self._alone(mixture, "partner.mixture") if mixture else {self.opposite.name: self}
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Share of the games of each of `members`; they add up to 1."""
+        weights = {name: member.share for name, member in (self.partner.mixture or {}).items()}
+        whole = sum(weights.values())
+        return {name: weight / whole for name, weight in weights.items()} or {self.opposite.name: 1.0}
+
+    def _alone(self, mixture: Mapping[str, Member], key: str) -> dict[str, Config]:
+        """Returns this config with each member of a mixture alone. Raises ConfigError; `key`: that of the mixture."""
+        base = self.partner.model_dump(exclude={"mixture"})
+        changes = {
+            name: {"kind": one.kind or name, "args": base["args"] | one.args, "openai": base["openai"] | one.openai}
+            for name, one in mixture.items()
+        }
+        return {
+            name: self.changed(partner=checked(PartnerConfig, each, f"{key}.{name}")) for name, each in changes.items()
+        }
+
+    @property
     def selfplay(self) -> bool:
-        return self.partner.kind == SELF
+        return self.opposite.name == SELF
 
     @property
     def seats_trained(self) -> int:
@@ -241,9 +265,17 @@ class Config(Section):
 
     def from_anywhere(self) -> Config:
         """The same for processes with another working directory: the games' and the partner's files by absolute paths."""
-        args = self.partner.args
-        files = {name: str(Path(args[name]).absolute()) for name in self.opposite.reads if args.get(name)}
-        return self.changed(data=self.data.absolute(), partner=self.partner.absolute().changed(args=args | files))
+
+        def placed(values: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+            return values | {name: str(Path(values[name]).absolute()) for name in names if values.get(name)}
+
+        members, partner = self.members, self.partner.absolute()
+        args = placed(partner.args, [name for member in members.values() for name in member.opposite.reads])
+        mixture = {
+            name: one.changed(args=placed(one.args, members[name].opposite.reads), openai=placed(one.openai, FILES))
+            for name, one in (partner.mixture or {}).items()
+        }
+        return self.changed(data=self.data.absolute(), partner=partner.changed(args=args, mixture=mixture or None))
 
     def write(self, path: Path, *, passwords: bool = True, **others: Any) -> None:
         """Writes the complete configuration atomically, as a file that `load_config` reads back.
@@ -261,6 +293,22 @@ class Config(Section):
 def _partners(game: type[BaseEnvironment]) -> dict[str, str]:
     """Returns the kinds of partner that a game knows, each with the dotted path of its class."""
     return {**game.partners, "openai": game.partners.get("openai", CHAT_PARTNER)}
+
+
+def _check_kind(game: type[BaseEnvironment], kind: str, key: str, *further: str) -> None:
+    """Raises ValueError or ConfigError if a game has no partner of a kind. `further`: kinds without a class."""
+    if game.seats == 1:
+        if (
+            kind not in (NOBODY, PartnerConfig().kind) or key != "partner.kind"
+        ):  # the default of a config that names none
+            raise ValueError(f"{key} is {kind}, but {game.__name__} has one seat: leave {key} out")
+    elif "." in kind:
+        load_object(kind, key, "examples.treasure.HonestPartner")
+    elif kind not in (known := [*_partners(game), *further]):
+        raise ValueError(
+            f"{key} '{kind}' is not a partner of {game.__name__}: choose {', '.join(known)}, or the dotted path of your own"
+            f"{did_you_mean(kind, known)}"
+        )
 
 
 @cache
@@ -299,6 +347,8 @@ def parse_config(data: Any, overrides: Sequence[str] = (), source: str = "the co
         raise ConfigError(f"{source} must be a mapping under the key '{ROOT_KEY}', but is {type(data).__name__}.")
     try:
         changes = [text.removeprefix(f"{ROOT_KEY}.") for text in overrides]
+        if {change.partition("=")[0] for change in changes} & {"partner.kind", "partner.mixture"} == {"partner.kind"}:
+            changes.append("partner.mixture=null")  # a change of the kind plays it alone
         config = checked(Config, overridden(data, changes, _sections()) if changes else data)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error

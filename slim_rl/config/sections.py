@@ -4,13 +4,14 @@ them (`tools/reference_pages`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, SerializeAsAny, model_validator
+from pydantic import AfterValidator, Field, NonNegativeFloat, NonNegativeInt, SerializeAsAny, model_validator
 
 from slim_rl.config.endpoint import ChatPolicyConfig, OpenAIConfig
+from slim_rl.config.reading import checked
 from slim_rl.config.section import (
     ACTOR,
     ASIDE,
@@ -43,6 +44,37 @@ class DataConfig(Section):
     """the policy's seat: 0 (speaks first), 1, or both (alternating from game to game)"""
 
 
+class Member(Section):
+    """One partner of a mixture. A number in its place is its share."""
+
+    share: NonNegativeFloat
+    """share of the games, relative to those of the others"""
+    kind: str = ""
+    """as partner.kind; empty: its name"""
+    args: dict[str, Any] = Field(default_factory=dict)
+    """changes of partner.args"""
+    openai: dict[str, Any] = Field(default_factory=dict)
+    """changes of partner.openai"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _may_be_its_share(cls, value: Any) -> Any:
+        return value if isinstance(value, Mapping | Member) else {"share": value}
+
+
+def _can_be_drawn(mixture: dict[str, Member]) -> dict[str, Member]:
+    if mixture and not sum(member.share for member in mixture.values()) > 0:
+        raise ValueError("the shares are all 0: raise one of them")
+    if dotted := [name for name in mixture if "." in name]:
+        raise ValueError(
+            f"{dotted[0]!r} is a path: name its partner, such as {{mine: {{share: 1, kind: {dotted[0]}}}}}"
+        )
+    return mixture
+
+
+Mixture = Annotated[dict[str, Member], AfterValidator(_can_be_drawn)]
+
+
 class PartnerConfig(Section):
     """The player that the policy plays with."""
 
@@ -51,7 +83,16 @@ class PartnerConfig(Section):
     dotted path of a custom partner"""
     args: dict[str, Any] = Field(default_factory=dict)
     """arguments of the partner's class; in the matching game accept_fraction, max_pairs, wordings, answers, errs and replay (how-to/partners.md)"""
+    mixture: Mixture | None = None
+    """several partners in place of kind, each with its share of the games: {shy: 0.7, gpt: {share: 0.3, kind: openai}}; further keys of a
+    member: args and openai, its changes of partner.args and partner.openai (how-to/partners.md)"""
     openai: OpenAIConfig = OpenAIConfig()
+
+    def changed(self, **values: Any) -> Self:
+        """See `Section.changed`; another kind replaces a mixture."""
+        if "mixture" in values:
+            values["mixture"] = checked(PartnerConfig, {"mixture": values["mixture"]}, "partner").mixture
+        return super().changed(**(({"mixture": None} if "kind" in values else {}) | values))
 
 
 class Limits(Section):
@@ -389,8 +430,8 @@ class WarmstartConfig(Section):
     defaults. Lessons of the matching game: seen: much of the table is seen and the plan is proposed at once;
     asked: proposed after questions, as many as in demonstrations that ask; told: proposed after being told the partner's whole table;
     gaps: as asked, but with few unseen scores, to teach which ones are left to ask (none by default)"""
-    partners: dict[str, NonNegativeFloat] | None = Field(None, min_length=1)
-    """share of each scripted partner in the demonstrations; null: the game's defaults"""
+    partners: Mixture | None = Field(None, min_length=1)
+    """partners of the demonstrations with their shares, as partner.mixture; null: the game's defaults"""
     epochs: float = Field(1, gt=0)
     """passes over the demonstrations"""
     batch_size: int = Field(8, ge=1)
@@ -412,9 +453,8 @@ class WarmstartConfig(Section):
 
     @model_validator(mode="after")
     def _some_share_is_positive(self) -> WarmstartConfig:
-        for name, shares in (("messages", self.messages), ("partners", (self.partners or {"": 1.0}).values())):
-            if not sum(shares) > 0:
-                raise ValueError(f"{name} are shares that are all 0: raise one of them")
+        if not sum(self.messages) > 0:
+            raise ValueError("messages are shares that are all 0: raise one of them")
         return self
 
 

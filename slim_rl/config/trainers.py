@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from slim_rl.config import Config
+from slim_rl.config import FILES, Config
 from slim_rl.config.section import Key, fields_of
 
 Trainer = Literal["slime", "trl", "verl"]
@@ -23,7 +23,15 @@ _ASIDE = frozenset(key.name for key in KEYS if not key.decides)
 
 def read_keys(config: Config) -> tuple[str, ...]:
     """Returns the keys that name files or folders that a run reads, its partner's arguments included."""
-    return *READ, *(f"partner.args.{name}" for name in config.opposite.reads)
+    members = config.members if config.partner.mixture else {}
+    of_members = (f"{name}.openai.{file}" for name in members for file in FILES)
+    reads = [(name, argument) for name, member in config.members.items() for argument in member.opposite.reads]
+    return (
+        *READ,
+        *dict.fromkeys(f"partner.args.{argument}" for _, argument in reads),
+        *(f"partner.mixture.{each}" for each in of_members),
+        *(f"partner.mixture.{name}.args.{argument}" for name, argument in reads if name in members),
+    )
 
 
 def lookup(config: Config, name: str) -> Any:

@@ -312,6 +312,8 @@ def batch_metrics(dialogues: Sequence[Dialogue]) -> dict[str, float]:
         means of the measures shown in a tracker and of each kind of question, without NaN; turns_p50, turns_p95.
     Over all dialogues:
         failed (share), stop/<reason> (shares), failure/<reason> (counts), partner_seconds_p50, partner_seconds_p95 (per turn).
+    Only if there are several partners:
+        partner/<name>/reward, partner/<name>/questions (means).
     Only if the partner is behind an endpoint:
         cost_usd (total), partner_retries (repeated requests per call), partner_cached (share of input tokens cached by the provider).
     """
@@ -330,12 +332,17 @@ def batch_metrics(dialogues: Sequence[Dialogue]) -> dict[str, float]:
     out["failed"] = failures.total() / len(dialogues)
     out |= {f"stop/{reason}": count / len(dialogues) for reason, count in sorted(reasons.items())}
     out |= {f"failure/{reason}": float(count) for reason, count in sorted(failures.items())}
+    names = [str(dialogue.partner.get("kind")) for dialogue in dialogues if not dialogue.failed]
+    for name in sorted(set(names)) if len(set(names)) > 1 else ():
+        for measure in ("reward", "questions"):
+            values = [float(row[measure]) for row, of in zip(rows, names, strict=True) if of == name]
+            _mean(out, f"partner/{name}/{measure}", values)
     partner = [turn for d in dialogues for turn in d.turns if turn.role == "partner"]
     _spread(out, "partner_seconds", [turn.seconds for turn in partner])
     usages = [turn.usage for turn in partner if turn.usage is not None]
     if usages:
-        names = ("cost_usd", "calls", "retries", "input_tokens", "cached_tokens")
-        total = {name: float(sum(getattr(usage, name) for usage in usages)) for name in names}
+        counts = ("cost_usd", "calls", "retries", "input_tokens", "cached_tokens")
+        total = {name: float(sum(getattr(usage, name) for usage in usages)) for name in counts}
         out["cost_usd"] = total["cost_usd"]
         if total["calls"] and total["input_tokens"]:
             out["partner_retries"] = total["retries"] / total["calls"]

@@ -8,16 +8,19 @@ Invariants:
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from slim_rl.config import Config, Limits, PartnerConfig
+from slim_rl.config import Config, Limits, PartnerConfig, parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.record import Dialogue, DialogueOver, StopReason, Turn, Usage
 from slim_rl.environment import View, arguments_for
 from slim_rl.errors import ConfigError
+
+log = logging.getLogger(__name__)
 
 
 class PartnerFailure(DialogueOver):
@@ -192,8 +195,35 @@ class TokenPlayer:
         self.dialogue.logprobs += logprobs
 
 
+def against(config: Config, kind: str) -> Config:
+    """Returns the config with another kind of partner, for which `partner.args` that it does not take are left out, with a warning.
+
+    Raises ConfigError if the game has no such partner.
+    """
+    other = parse_config(config.changed(partner={"kind": kind}).model_dump(), source=f"partner.kind={kind}")
+    taken = (
+        dict(config.partner.args)
+        if other.opposite.cls is None
+        else arguments_for(other.opposite.cls, config.partner.args)
+    )
+    if left_out := sorted(config.partner.args.keys() - taken.keys()):
+        log.warning("%s plays without partner.args of %s: %s.", kind, config.opposite.name, ", ".join(left_out))
+    return other.changed(partner={"args": taken})
+
+
+def make_partners(config: Config) -> dict[str, Partner | None]:
+    """Returns the partners of `Config.members` by name, for a whole process. Raises what `make_partner` raises."""
+    made = dict[str, Partner | None]()
+    for name, member in config.members.items():
+        try:
+            made[name] = make_partner(member)
+        except ConfigError as error:
+            raise ConfigError(f"partner.mixture.{name}: {error}") if config.partner.mixture else error from error
+    return made
+
+
 def make_partner(config: Config) -> Partner | None:
-    """Returns the partner that the config names, for a whole process; None in self-play and in games for one.
+    """Returns the one partner that the config names; None in self-play and in games for one.
 
     Raises:
         ConfigError: it is no `Partner`, or refuses its arguments.

@@ -6,7 +6,7 @@
 Invariants:
     Every dialogue, in training and evaluation, is named, seeded, grouped and stamped here, before it is played.
     Id, seed and group of a dialogue follow from its row, its scope (a training step, or "eval") and its number among the dialogues
-    of that row, so that any process plays the same dialogue again.
+    of that row, so that any process plays the same dialogue again. Its partner follows from its game and the run's seed.
     An exception in one game is a failed dialogue (`BROKEN`) and does not affect other games.
 """
 
@@ -23,12 +23,12 @@ from slim_rl.config.trainers import learned_settings
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.loop import play_game
-from slim_rl.dialogue.players import Partner, Player, make_partner
+from slim_rl.dialogue.players import Partner, Player, make_partners
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.environment import BaseEnvironment, make_environment
 from slim_rl.errors import SlimError
-from slim_rl.seeds import seed_of
+from slim_rl.seeds import drawn, seed_of
 
 log = logging.getLogger(__name__)
 
@@ -71,8 +71,8 @@ class RolloutWorker:
         self.config, self.chat, self.policy = config, chat, policy
         self.training_reward = make_training_reward(config)
         self.selfplay = config.selfplay
-        self._partner = partner or make_partner(config)
-        self._partner_name = {} if partner else {"kind": config.opposite.name}  # by which the config chose it
+        self._partners = {"": partner} if partner else make_partners(config)  # by the names that logs have
+        self._shares = {"": 1.0} if partner else config.shares
         self._settings = learned_settings(config)
 
     @property
@@ -90,12 +90,17 @@ class RolloutWorker:
 
     @property
     def _speakers(self) -> list[Player]:
-        """Returns the players that may call an endpoint: the partner, and a policy by text."""
-        return [player for player in (self._partner, None if self.chat else self.policy) if player is not None]
+        """Returns the players that may call an endpoint: the partners, and a policy by text."""
+        players = (*self._partners.values(), None if self.chat else self.policy)
+        return [player for player in players if player is not None]
 
-    def partner_of(self, row: GameRow) -> Partner | None:
-        """Returns the partner of a row's game; None in self-play and in games for one."""
-        return self._partner
+    def member_of(self, spec: DialogueSpec) -> str:
+        """Returns the name of a dialogue's partner; of several, one is drawn for each game by their shares."""
+        return drawn(self._shares, self.config.seed, "partner", spec.row.game_id)
+
+    def partner_of(self, spec: DialogueSpec) -> Partner | None:
+        """Returns the partner of a dialogue; None in self-play and in games for one."""
+        return self._partners[self.member_of(spec)]
 
     def environment(self) -> BaseEnvironment:
         """Returns a new environment of the run's game."""
@@ -140,7 +145,7 @@ class RolloutWorker:
         Raises:
             SlimError: the config or the row cannot be used. Any other exception is a failed dialogue.
         """
-        policy, partner = policy or self.policy, self.partner_of(spec.row)
+        policy, name, partner = policy or self.policy, self.member_of(spec), self.partner_of(spec)
         if policy is None:
             raise ValueError("play needs a policy: the worker has none")
         dialogues: list[Dialogue] = []
@@ -156,7 +161,7 @@ class RolloutWorker:
                 dialogue.stop_reason, dialogue.failure = StopReason.BROKEN, f"{type(error).__name__}: {error}"
                 dialogue.reward = None  # the game may break after its end, when it is closed
         for dialogue in dialogues:
-            dialogue.partner = {**dialogue.partner, **self._partner_name}
+            dialogue.partner = {**dialogue.partner, **({"kind": name} if name else {})}
         return dialogues
 
     async def play_all(

@@ -62,8 +62,8 @@ class OpenAIPartner(Partner):
 
     @classmethod
     def from_config(cls, config: PartnerConfig) -> Self:
-        """See `Partner`. Partners of a process with the same settings share an endpoint."""
-        key = config.openai.model_dump_json()
+        """See `Partner`. Partners of a process that differ in their prompts alone share an endpoint, its limits and its spending."""
+        key = config.openai.model_dump_json(exclude={"prompt", "malformed_retries"})
         if key not in _SHARED or _SHARED[key].breaker.stopped:  # a new one after an outage that ended a run
             _SHARED[key] = Endpoint(config.openai)
         return cls(config.openai, _SHARED[key], **config.args)

@@ -46,11 +46,11 @@ def runtime_environment(path: Path) -> dict[str, Any]:
     config = load_config(path)
     # slime has a package named examples too
     ours = [bundled.ROOT] if config.environment.startswith("examples.") else []
-    key = config.partner.openai.api_key_env
+    keys = {member.partner.openai.api_key_env for member in config.members.values()}
     variables = {
         name: value
         for name, value in os.environ.items()
-        if name == key or name.startswith(_PASSED_ON) or name.lower() in _PROXIES
+        if name in keys or name.startswith(_PASSED_ON) or name.lower() in _PROXIES
     }
     search_path = environment(*ours, slime_folder(), megatron_folder())["PYTHONPATH"]
     variables |= {"PYTHONPATH": search_path, "PYTHONUNBUFFERED": "1"} | _MEGATRON

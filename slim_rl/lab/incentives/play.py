@@ -21,9 +21,10 @@ from slim_rl.config import Config
 from slim_rl.dialogue.games_file import GameRow, deal
 from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.measures import measures
+from slim_rl.dialogue.players import against
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.worker import DialogueSpec, RolloutWorker
-from slim_rl.environment import BaseEnvironment, arguments_for, environment_class
+from slim_rl.environment import BaseEnvironment, environment_class
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.lab.frontier import Frontier
 from slim_rl.lab.incentives.results import JUDGED, Incentives, PlayerResult
@@ -58,7 +59,7 @@ def measure(
     game = environment_class(config.environment)
     if game.seats != 2:
         raise ConfigError(f"{config.environment} has one seat, so there is no partner to ask. Choose a game with two.")
-    config, partner = (config, config.partner.kind) if live else _with_scripted_partner(config)
+    config, partner = (config, config.opposite.name) if live else _with_scripted_partners(config)
     rows = list(deal(config, "train", num_games))
     scripted = measured(game).scripted_players(config.game, questions)
     players = [one for one in scripted if everyone or _is_judged(one)]
@@ -83,19 +84,35 @@ def _same(player: Any, spec: DialogueSpec) -> Any:
     return player
 
 
-def _with_scripted_partner(config: Config) -> tuple[Config, str]:
-    """Returns the config with a scripted partner, and the partner's description."""
-    kind, args = config.partner.kind, config.partner.args
-    if config.opposite.scripted:
-        return config, kind
-    others = (config.changed(partner={"kind": name}) for name in environment_class(config.environment).partners)
-    scripted = next((other for other in others if other.opposite.scripted), None)
-    if scripted is None:
-        raise ConfigError(
-            f"{config.environment} has no scripted partner to replace partner.kind={kind}. Use --live to play with that one."
+def _with_scripted_partners(config: Config) -> tuple[Config, str]:
+    """Returns the config with scripted partners, and their description."""
+    played, names = {name: _scripted(member) for name, member in config.members.items()}, []
+    for name, one in played.items():
+        about = (
+            name
+            if one is config or config.members[name].opposite == one.opposite
+            else f"{one.opposite.name} (in place of {name})"
         )
-    scripted = scripted.changed(partner={"args": arguments_for(scripted.opposite.cls, args)})
-    return scripted, f"{scripted.partner.kind} (in place of {kind})"
+        names.append(f"{about} {config.shares[name]:.0%}" if config.partner.mixture else about)
+    if not config.partner.mixture:
+        return played[config.opposite.name], names[0]
+    mixture = {
+        name: {"share": config.shares[name], "kind": one.opposite.name, "args": one.partner.args}
+        for name, one in played.items()
+    }
+    return config.changed(partner={"args": {}, "mixture": mixture}), ", ".join(names)
+
+
+def _scripted(config: Config) -> Config:
+    """Returns the config of one partner, with a scripted one in place of any other."""
+    if config.opposite.scripted:
+        return config
+    for kind in environment_class(config.environment).partners:
+        if config.changed(partner={"kind": kind}).opposite.scripted:
+            return against(config, kind)
+    raise ConfigError(
+        f"{config.environment} has no scripted partner to replace partner.kind={config.opposite.name}. Use --live to play with that one."
+    )
 
 
 def _is_judged(player: ScriptedPlayer) -> bool:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
-import random
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -34,7 +33,6 @@ from slim_rl.config import Config, Limits
 from slim_rl.config.sections import WarmstartConfig
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.games_file import GameRow, load_rows
-from slim_rl.dialogue.players import make_partner
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.worker import DialogueSpec, RolloutWorker
 from slim_rl.environment import as_dict, environment_class
@@ -183,11 +181,6 @@ def _lessons(config: Config, curriculum: Curriculum) -> list[tuple[Lesson, int]]
             f"warmstart.lessons has {', '.join(unknown)}, which {config.environment} does not have. Choose from "
             f"{', '.join(lessons) or 'none'}."
         )
-    kinds, used = environment_class(config.environment).partners, curriculum.demonstrations.partners
-    if strangers := [kind for kind in used if kind not in kinds]:
-        raise ConfigError(
-            f"warmstart.partners has {', '.join(strangers)}, which {config.environment} does not have. Choose from {', '.join(kinds)}."
-        )
     return [(curriculum.demonstrations, settings.games), *((lessons[name], number) for name, number in wanted.items())]
 
 
@@ -213,23 +206,18 @@ def _rows_to_learn(
 
 def _demonstrations(config: Config, games: Iterable[Dealt], chat: Chat, lesson: Lesson) -> Iterator[Dialogue]:
     """Yields dialogues of the lesson's player with its partners."""
-    complete = config.changed(limits={"truncated_turn": "end"})  # truncated turns are not demonstrations
-    kinds, shares = list(lesson.partners), list(lesson.partners.values())
-    workers: dict[tuple[str, int], RolloutWorker] = {}  # by partner and the seat that the model plays
-    for kind in kinds:
-        config_of_kind = complete.changed(partner={"kind": kind})
-        partner = make_partner(config_of_kind)
-        workers[kind, 0] = RolloutWorker(config_of_kind, chat, lesson.player, partner=partner)
-        workers[kind, 1] = RolloutWorker(config_of_kind, chat, partner, partner=lesson.player)
+    # truncated turns are not demonstrations
+    complete = config.changed(limits={"truncated_turn": "end"}, partner={"mixture": lesson.partners})
+    worker = RolloutWorker(complete, chat, lesson.player)
+    other = RolloutWorker(complete, chat, partner=lesson.player)  # the model plays the partner's seat
 
     async def play(index: int, dealt: Dealt) -> Dialogue:
-        kind = random.Random(index).choices(kinds, shares)[0]
         seat = index % 2 if config.warmstart.both_seats else 0
         row = GameRow(dealt[0], seat, as_dict(dealt[1]), [])
         spec = DialogueSpec(
             row, f"demonstration/{index}", seed_of(config.seed, "demonstration", index), "demonstration"
         )
-        (dialogue,) = await workers[kind, seat].play(spec)
+        (dialogue,) = await (other.play(spec, policy=worker.partner_of(spec)) if seat else worker.play(spec))
         return dialogue
 
     async def play_some(some: list[tuple[int, Dealt]]) -> list[Dialogue]:

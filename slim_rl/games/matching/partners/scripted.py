@@ -15,7 +15,7 @@ import itertools
 import random
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from slim_rl.dialogue.players import Partner, PartnerFailure
@@ -96,8 +96,11 @@ class ScriptedPartner(Partner):
 
     @property
     def identity(self) -> dict[str, Any]:
-        """Returns its kind and all its settings."""
-        return {"kind": self.kind, "version": VERSION, **asdict(self)}
+        """Returns its kind and the settings that are not its class's defaults: a new setting changes no identity."""
+        changed = {
+            each.name: getattr(self, each.name) for each in fields(self) if getattr(self, each.name) != each.default
+        }
+        return {"kind": self.kind, "version": VERSION, **changed}
 
     async def act(self, view: View) -> Turn:
         """Returns the next action. Raises PartnerFailure if the game is not the matching game."""
