@@ -14,6 +14,6 @@ def seed_of(*parts: object) -> int:
 
 
 def drawn(shares: Mapping[str, float], *parts: object) -> str:
-    """Returns a name, drawn by the shares of all names; equal parts give the same one, in any order of the names."""
+    """Returns a name, drawn by the names' shares. Equal parts give the same one, in any order of the names."""
     names = sorted(shares)
     return random.Random(seed_of(*parts)).choices(names, [shares[name] for name in names])[0]

@@ -95,6 +95,39 @@ FAULTS = {
             "tests/backends/test_trl_gradient.py::test_kl_gradient_is_that_of_the_kl_not_its_estimate",
         ),
     ),
+    "draw": Fault(  # each dialogue of a group has a partner of its own
+        "slim_rl/dialogue/worker.py",
+        '"partner", spec.row.game_id)',
+        '"partner", spec.id)',
+        ("tests/dialogue/test_worker.py::test_mixture_games_have_one_partner_each_by_seed",),
+    ),
+    "order": Fault(  # a mixture in another order of its members is another mixture
+        "slim_rl/seeds.py",
+        "    names = sorted(shares)\n",
+        "    names = list(shares)\n",
+        ("tests/dialogue/test_worker.py::test_mixture_games_have_one_partner_each_by_seed",),
+    ),
+    "member": Fault(  # a member plays with the arguments of all alone
+        "slim_rl/config/__init__.py",
+        'base["args"] | one.args',
+        'base["args"]',
+        (
+            "tests/test_config.py::test_a_kind_replaces_a_mixture_by_any_change",
+            "tests/dialogue/test_worker.py::test_mixture_member_is_logged_by_name_with_its_arguments",
+        ),
+    ),
+    "kind": Fault(  # a change of the kind leaves the mixture
+        "slim_rl/config/sections.py",
+        '({"mixture": None} if "kind" in values else {})',
+        "{}",
+        ("tests/test_config.py::test_a_kind_replaces_a_mixture_by_any_change",),
+    ),
+    "identity": Fault(  # a new setting of a partner makes every earlier identity another
+        "slim_rl/games/matching/partners/scripted.py",
+        "if getattr(self, each.name) != each.default",
+        "",
+        ("tests/dialogue/test_worker.py::test_identity_of_a_partner_survives_a_new_setting",),
+    ),
     "seat": Fault(  # self-play gives each seat the other's turns
         "slim_rl/dialogue/loop.py",
         'replace(turn, role="policy") if turn.seat == seat',

@@ -11,6 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from slim_rl.config import ROOT_KEY, Config, load_config, parse_config
+from slim_rl.config.trainers import learned_settings
 from slim_rl.errors import ConfigError
 from tests.paths import ROOT
 
@@ -103,11 +104,38 @@ def test_a_config_for_another_folder_has_absolute_paths(tmp_path, monkeypatch) -
         "args": {"replay": "logs"},
         "openai": {"cassette": "/shared/a.sqlite", "prompt": "rules.md"},
     }
-    config = parse_config({"data": {"train": "games.jsonl", "eval": None}, "partner": partner}).from_anywhere()
+    given = {"data": {"train": "games.jsonl", "eval": None}, "partner": partner}
+    config = parse_config(given).from_anywhere()
     assert (config.data.train, config.data.eval) == (tmp_path / "games.jsonl", None)
     openai = config.partner.openai
     assert (config.partner.args["replay"], openai.prompt) == (str(tmp_path / "logs"), tmp_path / "rules.md")
     assert str(openai.cassette) == "/shared/a.sqlite"
+    members = {"twin": partner | {"share": 1}, "shy": 1}
+    twin = parse_config(given | {"partner": {"mixture": members}}).from_anywhere().members["twin"].partner
+    assert (twin.args["replay"], twin.openai.prompt) == (str(tmp_path / "logs"), tmp_path / "rules.md")
+
+
+def test_a_kind_replaces_a_mixture_by_any_change(tmp_path) -> None:
+    mixture = {"shy": 3, "lying": {"share": 1, "kind": "erring", "args": {"errs": 0.5}}}
+    data = {"partner": {"mixture": mixture, "args": {"max_pairs": 1}}}
+    several = parse_config(data)
+    assert several.arm_name == several.opposite.name == "mixture" and several.shares == {"shy": 0.75, "lying": 0.25}
+    lying = several.members["lying"]
+    assert (lying.opposite.name, lying.partner.args) == ("erring", {"max_pairs": 1, "errs": 0.5})
+    several.write(tmp_path / "config.yaml")
+    assert load_config(tmp_path / "config.yaml") == several
+    for one in (parse_config(data, ["partner.kind=shy"]), several.changed(partner={"kind": "shy"})):
+        assert list(one.members) == ["shy"] and not one.partner.mixture
+    settings = learned_settings(several)
+    assert {key for key in settings if "mixture" in key} == {
+        *(f"partner.mixture.lying.{key}" for key in ("share", "kind", "args.errs")), "partner.mixture.shy.share",
+    }  # fmt: skip
+    absolute = parse_config(
+        {"partner": {"mixture": {"gpt": {"share": 1, "openai": {"prompt": str(tmp_path / "a.md")}, "kind": "openai"}}}}
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert learned_settings(absolute)["partner.mixture.gpt.openai.prompt"] == "a.md", "of one arm on any machine"
 
 
 def test_a_missing_or_broken_file_is_named(tmp_path) -> None:
@@ -176,6 +204,19 @@ def test_misspelt_key_in_a_file_names_the_nearest(tmp_path, wrong, meant) -> Non
         ("data.seed=-1", r"data\.seed"),
         ("warmstart.messages=[1.5, -0.5]", r"warmstart\.messages"),
         ("warmstart.messages=[0, 0]", "messages are shares that are all 0"),
+        ("partner.mixture={shy: -1}", r"partner\.mixture\.shy\.share: .*greater than or equal to 0"),
+        ("partner.mixture={shy: 0, mute: 0}", r"partner\.mixture: the shares are all 0"),
+        ("partner.mixture={shy: most}", r"partner\.mixture\.shy\.share: .*a valid number"),
+        ("partner.mixture={shi: 1}", r"partner\.mixture\.shi 'shi' is not a partner of MatchingEnv: .* mean shy\?"),
+        ("partner.mixture={shy: 1, self: 1}", r"partner\.mixture\.self 'self' is not a partner"),
+        ("partner.mixture={mine: {share: 1, kind: mine.Own}}", r"partner\.mixture\.mine: mine\.Own cannot be imported"),
+        ("partner.mixture={mine.Own: 1}", r"partner\.mixture: 'mine\.Own' is a path: name its partner"),
+        ("partner.mixture={shy: {share: 1, arg: {}}}", r"'partner\.mixture\.shy\.arg' is not a key"),
+        (
+            "partner.mixture={gpt: {share: 1, kind: openai, openai: {modl: a}}}",
+            r"'partner\.mixture\.gpt\.openai\.modl'",
+        ),
+        ("warmstart.partners={shi: 1}", r"warmstart\.partners\.shi 'shi' is not a partner"),
         ("warmstart.partners={shy: 0}", r"warmstart\.partners: the shares are all 0"),
         ("warmstart.lessons={seen: -1}", r"warmstart\.lessons"),
         ("warmstart.player.kinds={pair: 0}", r"warmstart\.player\.kinds are shares that are all 0"),

@@ -45,8 +45,9 @@ def held_out(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def of_mixture(frame: pd.DataFrame) -> pd.Series:
-    """Returns True for the dialogues of a mixture of partners."""
-    return frame["settings"].astype(str).str.contains('"partner.mixture.', regex=False)
+    """Returns True for the dialogues of an arm with a mixture of partners."""
+    several = frame["partner"].astype(str).groupby(frame["arm"].astype(str)).transform("nunique") > 1
+    return several & frame["settings"].astype(str).str.contains('"partner.mixture.', regex=False)
 
 
 def completed(frame: pd.DataFrame) -> pd.DataFrame:

@@ -164,8 +164,10 @@ def _decides(config: Config, cell: Cell) -> list[str]:
 def cell_config(config: Config, cell: Cell) -> Config:
     """Returns the config of a cell. Raises ConfigError for a partner or mode that its policy cannot play."""
     check_mode(config, cell.mode)
-    named = {**config.members, config.opposite.name: config}
-    alone = named[cell.partner] if cell.partner in named else against(config, cell.partner)
+    if member := (config.partner.mixture or {}).get(cell.partner):
+        alone = config.changed(partner={"mixture": {cell.partner: member}})
+    else:
+        alone = config if cell.partner == config.opposite.name else against(config, cell.partner)
     if alone.selfplay and (cell.chat_model or cell.scripted):
         raise ConfigError(
             "partner.kind=self needs a policy that samples tokens, not a chat model or a scripted policy. Name another partner."

@@ -174,7 +174,8 @@ class Config(Section):
     @model_validator(mode="after")
     def _has_the_partners(self) -> Config:
         game = environment_class(self.environment)
-        _check_kind(game, self.partner.kind, "partner.kind", SELF)
+        if not self.partner.mixture:
+            _check_kind(game, self.partner.kind, "partner.kind", SELF)
         for key, mixture in (
             ("partner.mixture", self.partner.mixture),
             ("warmstart.partners", self.warmstart.partners),

@@ -84,8 +84,8 @@ class PartnerConfig(Section):
     args: dict[str, Any] = Field(default_factory=dict)
     """arguments of the partner's class; in the matching game accept_fraction, max_pairs, wordings, answers, errs and replay (how-to/partners.md)"""
     mixture: Mixture | None = None
-    """several partners in place of kind, each with its share of the games: {shy: 0.7, gpt: {share: 0.3, kind: openai}}; further keys of a
-    member: args and openai, its changes of partner.args and partner.openai (how-to/partners.md)"""
+    """several partners in place of kind, with their shares of the games: {shy: 0.7, gpt: {share: 0.3, kind: openai}};
+    a member's args and openai change partner.args and partner.openai (how-to/partners.md)"""
     openai: OpenAIConfig = OpenAIConfig()
 
     def changed(self, **values: Any) -> Self:

@@ -196,7 +196,7 @@ class TokenPlayer:
 
 
 def against(config: Config, kind: str) -> Config:
-    """Returns the config with another kind of partner, for which `partner.args` that it does not take are left out, with a warning.
+    """Returns the config with another kind of partner. A warning names those of `partner.args` that it does not take.
 
     Raises ConfigError if the game has no such partner.
     """

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import pytest
 import typer
 
-from slim_rl.backends.doctor import EXAMINATIONS, Check, examine
+from slim_rl.backends.doctor import EXAMINATIONS, Check, check_partner, examine
 from slim_rl.commands.doctor import command
-from slim_rl.config import Config
+from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.games_file import ensure_games
 from slim_rl.dialogue.players import Partner
 from slim_rl.errors import ConfigError
@@ -91,6 +91,13 @@ def test_template_without_an_end_token_fails(tmp_path: Path, config: dict[str, A
     check = doctor(tmp_path, config)["model"]
     assert check.status == "fail"
     assert "control token" in check.finding
+
+
+def test_each_partner_of_a_mixture_is_asked(config: dict[str, Any]) -> None:
+    mixture = {"shy": 1, "odd": {"share": 1, "kind": f"{__name__}.Stranger"}}
+    shy, odd = check_partner(parse_config(config | {"partner": {"mixture": mixture}}))
+    assert (shy.status, odd.status) == ("pass", "fail") and shy.finding.startswith("shy answered in")
+    assert odd.finding.startswith("odd answered in")
 
 
 def test_a_partner_of_another_game_fails(tmp_path: Path, config: dict[str, Any]) -> None:

@@ -17,11 +17,13 @@ from slim_rl.analysis.load import frame_of as frame
 from slim_rl.analysis.report import answer
 from slim_rl.analysis.summary import reference_lines
 from slim_rl.commands.cells import Cell, cell_config, evaluate, intervention
+from slim_rl.commands.evaluate import cost_of
 from slim_rl.config import parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.evaluation import play_held_out
 from slim_rl.dialogue.games_file import load_rows
 from slim_rl.dialogue.log import read_log
+from slim_rl.dialogue.players import make_partners
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.games.matching import MatchingEnv
@@ -166,6 +168,23 @@ def test_in_a_game_for_one_nobody_is_named_as_the_partner(tmp_path) -> None:
     assert cell_config(config, Cell("data/warmstart", config.opposite.name)).name == "warmstart_none_free"
     with pytest.raises(ConfigError, match=r"partner.kind is mute, but SecretNumber has one seat"):
         cell_config(config, Cell("data/warmstart", "mute"))
+
+
+def test_partner_is_a_kind_a_member_or_the_mixture(config, tmp_path, monkeypatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    gpt = {"share": 1, "kind": "openai", "openai": {"model": "gpt-4.1-mini"}}
+    mixture = {"shy": 1, "lying": {"share": 1, "kind": "erring", "args": {"errs": 1.0}}}
+    several = config.changed(partner={"mixture": mixture})
+    cells = [Cell("scripted:greedy:2", name) for name in ("mixture", "lying", "mute")]
+    played = evaluate(several, cells, tmp_path / "logs", 12).values()
+    assert [{each.partner["kind"] for each in each_cell} for each_cell in played] == [
+        {"shy", "lying"}, {"lying"}, {"mute"},
+    ]  # fmt: skip
+    assert {each.partner.get("errs") for each_cell in played for each in each_cell} == {None, 1.0}
+    priced = cost_of(cells[0], config.changed(partner={"mixture": {"shy": 3, "gpt": gpt}}), 1000)
+    assert [line.partition(",")[0] for line in priced] == ["partner gpt: 2"]  # 250 dialogues of 10 calls each
+    with pytest.raises(ConfigError, match=r"^partner\.mixture\.gpt: No key .* OPENAI_API_KEY"):
+        make_partners(config.changed(partner={"mixture": {"gpt": gpt}}))
 
 
 def test_cells_are_named_after_what_they_are() -> None:

@@ -1,9 +1,10 @@
-"""What the rollout worker writes into a dialogue: the partner's kind is the name by which the run chose it."""
+"""Partner of each dialogue, by a kind or drawn from a mixture, and what the rollout worker writes of it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
@@ -16,7 +17,7 @@ from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.games.matching.partners.scripted import MutePartner, ShyPartner
+from slim_rl.games.matching.partners.scripted import VERSION, MutePartner, ShyPartner
 from slim_rl.games.matching.state import MatchingSettings
 
 SHY = "slim_rl.games.matching.partners.scripted.ShyPartner"
@@ -25,6 +26,17 @@ SHY = "slim_rl.games.matching.partners.scripted.ShyPartner"
 
 class Rude(ShyPartner):
     """Says of itself what its parent says."""
+
+
+@dataclass
+class Grown(ShyPartner):
+    """Has a setting that partners of earlier runs lack."""
+
+    patience: int = 1
+
+
+class Spent(ShyPartner):
+    stopped = "the budget is spent"
 
 
 class Nameless(Partner):
@@ -79,6 +91,43 @@ def test_dialogues_of_a_group_draw_apart_and_the_same_again() -> None:
     assert len({spec.seed for spec in specs}) == len({spec.id for spec in specs}) == 4
     assert [spec.group for spec in specs] == [f"{scope}/{row.name}" for scope in "0011"]
     assert specs == [worker("shy").spec(row, scope, number) for scope in ("0", "1") for number in (0, 1)]
+
+
+MIXTURE = {"shy": 3, "mute": {"share": 1}, "lying": {"share": 1, "kind": "erring", "args": {"errs": 1.0}}}
+
+
+def mixed(seed: int = 0, **mixture: Any) -> RolloutWorker:
+    settings = {"seed": seed, "partner": {"kind": "forthcoming", "mixture": mixture or MIXTURE}}
+    return RolloutWorker(parse_config(settings), None)
+
+
+def names(by: RolloutWorker, games: int = 400, **more: Any) -> list[str]:
+    """Returns the partner's name in each game."""
+    return [by.member_of(by.spec(GameRow(f"g{number}", 0, {}, []), "0", **more)) for number in range(games)]
+
+
+def test_mixture_games_have_one_partner_each_by_seed() -> None:
+    drawn = names(mixed())
+    assert [drawn.count(name) / len(drawn) for name in MIXTURE] == pytest.approx([0.6, 0.2, 0.2], abs=0.06)
+    again = names(mixed(**dict(reversed(MIXTURE.items()))), number=7, step=3)
+    assert again == drawn, "whatever dialogue of its group, step, or order in the file"
+    assert names(mixed(seed=1)) != drawn
+
+
+def test_mixture_member_is_logged_by_name_with_its_arguments() -> None:
+    by = mixed(lying=MIXTURE["lying"])
+    assert played(by).partner == {"kind": "lying", "version": VERSION, "errs": 1.0}
+    broken = played(by, policy=Broken())
+    assert broken.stop_reason is StopReason.BROKEN and broken.partner["kind"] == "lying"
+
+
+def test_mixture_takes_no_more_games_once_a_member_does() -> None:
+    by = mixed(shy=1, spent={"share": 1, "kind": f"{__name__}.Spent"})
+    assert by.stopped == "the budget is spent"
+
+
+def test_identity_of_a_partner_survives_a_new_setting() -> None:
+    assert Grown().identity == ShyPartner().identity and Grown(patience=2).identity["patience"] == 2
 
 
 def test_another_partner_than_the_runs_keeps_its_own_name() -> None:

@@ -145,9 +145,18 @@ def test_cheats_are_compared_with_honest_players(by_dialop: Incentives) -> None:
     assert asker.learned is not None and 0.5 < asker.learned <= 4
 
 
-def test_an_endpoint_is_stood_in_for_by_the_scripted_partner() -> None:
-    found = measure(parse_config({"partner": {"kind": "openai"}}), 3, (1,), everyone=False)
-    assert found.partner == "shy (in place of openai)"
+@pytest.mark.parametrize(
+    ("partner", "played"),
+    [
+        ({"kind": "openai"}, "shy (in place of openai)"),
+        (
+            {"mixture": {"mute": 3, "gpt": {"share": 1, "kind": "openai"}, "cheap": {"share": 0, "kind": "rephrased"}}},
+            "mute 75%, shy (in place of gpt) 25%, cheap 0%",
+        ),
+    ],
+)
+def test_an_endpoint_is_stood_in_for_by_the_scripted_partner(partner: dict[str, Any], played: str) -> None:
+    assert measure(parse_config({"partner": partner}), 3, (1,), everyone=False).partner == played
     assert measure(parse_config({"partner": {"kind": "self"}}), 3, (1,), everyone=False).partner.startswith("shy")
 
 

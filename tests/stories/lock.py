@@ -71,3 +71,10 @@ class Keeper(Partner):
     async def act(self, view: View) -> Turn:
         truth = view.private % 2 if "odd" in view.observation else view.private > 2
         return Turn("yes" if truth else "no")
+
+
+class Naysayer(Keeper):
+    """Answers no."""
+
+    async def act(self, view: View) -> Turn:
+        return Turn("no")
