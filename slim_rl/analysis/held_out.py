@@ -37,7 +37,7 @@ def comparable() -> dict[str, Measure]:
 
 
 def held_out(frame: pd.DataFrame) -> pd.DataFrame:
-    """Returns the held-out games of a frame of `load`; each partner is a condition, and so is a mixture as a whole."""
+    """Returns the held-out games of a frame of `load`; a condition is a partner, or a mixture as a whole."""
     played = completed(frame[frame["phase"] != TRAIN])
     played = played.assign(condition=played["partner"].astype(str))
     played = pd.concat([played, played[of_mixture(played)].assign(condition=MIXTURE)])

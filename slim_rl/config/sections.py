@@ -45,7 +45,7 @@ class DataConfig(Section):
 
 
 class Member(Section):
-    """One partner of a mixture. A number in its place is its share."""
+    """Partner of a mixture. A number in its place is its share."""
 
     share: NonNegativeFloat
     """share of the games, relative to those of the others"""
@@ -84,8 +84,8 @@ class PartnerConfig(Section):
     args: dict[str, Any] = Field(default_factory=dict)
     """arguments of the partner's class; in the matching game accept_fraction, max_pairs, wordings, answers, errs and replay (how-to/partners.md)"""
     mixture: Mixture | None = None
-    """several partners in place of kind, with their shares of the games: {shy: 0.7, gpt: {share: 0.3, kind: openai}};
-    a member's args and openai change partner.args and partner.openai (how-to/partners.md)"""
+    """several partners in place of kind, with their shares of the games (how-to/partners.md):
+    {shy: 0.7, gpt: {share: 0.3, kind: openai}}"""
     openai: OpenAIConfig = OpenAIConfig()
 
     def changed(self, **values: Any) -> Self:
