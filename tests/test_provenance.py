@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,18 @@ from slim_rl.analysis import analyze
 from slim_rl.analysis.load import load
 from slim_rl.dialogue.log import DialogueLog
 from tests.made import MakeDialogue
+
+
+@pytest.fixture
+def called(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Makes the process one that was called by these words."""
+
+    def call(*words: str) -> None:
+        monkeypatch.setattr(sys, "argv", [*words])
+        provenance.here.cache_clear()
+
+    yield call
+    provenance.here.cache_clear()
 
 
 def write(folder: Path, make_dialogue: MakeDialogue, name: str = "a") -> Path:
@@ -34,25 +47,21 @@ def test_a_log_says_what_made_it_and_the_report_says_it_again(tmp_path: Path, ma
 
 
 def test_each_command_has_one_provenance_entry(
-    tmp_path: Path, make_dialogue: MakeDialogue, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, make_dialogue: MakeDialogue, called: Callable[..., None]
 ) -> None:
     for words in (["slim-rl", "train"], ["slim-rl", "evaluate", "--games", "3"], ["slim-rl", "train"]):
-        monkeypatch.setattr(sys, "argv", words)
-        provenance.here.cache_clear()
+        called(*words)
         write(tmp_path, make_dialogue, words[1])
-    provenance.here.cache_clear()
     assert [entry["command"] for entry in load([tmp_path]).provenance] == [
         "slim-rl train",
         "slim-rl evaluate --games 3",
     ]
 
 
-def test_what_is_made_again_whole_has_no_entry_of_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_made_again_whole_has_no_entry_of_before(tmp_path: Path, called: Callable[..., None]) -> None:
     for words in (["slim-rl", "lab", "page", "a.yaml"], ["slim-rl", "lab", "page", "b.yaml"]):
-        monkeypatch.setattr(sys, "argv", words)
-        provenance.here.cache_clear()
+        called(*words)
         provenance.record(tmp_path, again=True)
-    provenance.here.cache_clear()
     assert [entry["command"] for entry in provenance.read(tmp_path)] == ["slim-rl lab page b.yaml"]
 
 
@@ -77,21 +86,15 @@ def test_a_disk_that_refuses_it_stops_nothing(tmp_path: Path) -> None:
     provenance.record(tmp_path / "taken")
 
 
-def test_a_worker_of_ray_names_no_address_or_password(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        sys, "argv", ["/ray/workers/default_worker.py", "--redis-password=secret", "--node-ip-address=10.0.0.1"]
-    )
-    provenance.here.cache_clear()
+def test_a_worker_of_ray_names_no_address_or_password(called: Callable[..., None]) -> None:
+    called("/ray/workers/default_worker.py", "--redis-password=secret", "--node-ip-address=10.0.0.1")
     assert provenance.here()["command"] == "a worker of Ray"
-    provenance.here.cache_clear()
 
 
-def test_a_second_rank_is_of_the_same_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_rank_is_of_the_same_command(called: Callable[..., None]) -> None:
     for program in ("/venv/bin/slim-rl", "/venv/lib/slim_rl/__main__.py", "/venv/lib/slim_rl/cli.py"):
-        monkeypatch.setattr(sys, "argv", [program, "train", "matching_local"])
-        provenance.here.cache_clear()
+        called(program, "train", "matching_local")
         assert provenance.here()["command"] == "slim-rl train matching_local"
-    provenance.here.cache_clear()
 
 
 def test_words(tmp_path: Path) -> None:
@@ -118,13 +121,9 @@ def test_what_another_says_of_a_log_is_no_markup() -> None:
     assert said.count("`") == 2 and "\\[now]" in said and "\\<b>" in said
 
 
-def test_a_url_in_the_command_has_no_password(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_url_in_the_command_has_no_password(called: Callable[..., None]) -> None:
     words = ["slim-rl", "evaluate", "--set", "partner.openai.base_url=http://bob:s3cr@t@host:81/v1", "--note", "a@b"]
-    monkeypatch.setattr(sys, "argv", words)
-    provenance.here.cache_clear()
-    try:
-        entry = provenance.here()
-    finally:
-        provenance.here.cache_clear()
+    called(*words)
+    entry = provenance.here()
     assert entry["command"].endswith("base_url=http://***@host:81/v1 --note a@b")
     assert "s3cr" not in provenance.sentence({**entry, "command": " ".join(words)}), "of a log of before"

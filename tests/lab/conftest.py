@@ -17,40 +17,15 @@ from tests.analysis.conftest import analysed, log_dir, unprinted
 __all__ = ["analysed", "log_dir", "manifest_path", "unprinted"]  # fixtures
 
 SEEDS, GAMES, STEPS = 4, 30, 20
-CONTRASTS: list[dict[str, Any]] = [
-    {"name": "asks more", "measure": "questions", "a": "shy", "b": "mute", "direction": "more", "role": "primary"},
-    {
-        "name": "less, it was thought",
-        "measure": "questions",
-        "a": "shy",
-        "b": "mute",
-        "direction": "less",
-        "role": "primary",
-    },
-    {
-        "name": "rises",
-        "measure": "questions",
-        "a": {"arm": "shy", "when": "change"},
-        "direction": "more",
-        "role": "primary",
-    },
-    {"name": "never run", "measure": "reward", "a": "shy", "b": "yoked", "direction": "more", "role": "primary"},
-    {
-        "name": "dose",
-        "measure": "questions",
-        "doses": [[0, "mute"], [0.5, "shuffled_reward"], [1, "shy"]],
-        "direction": "more",
-    },
-    {
-        "name": "forced pays",
-        "measure": "reward",
-        "a": {"arm": "shy", "condition": "forced_4"},
-        "b": {"arm": "shy", "condition": "forced_4", "when": "before"},
-        "direction": "same",
-        "margin": 0.1,
-    },
-    {"name": "above a number", "measure": "questions", "a": "shy", "b": 0.3, "direction": "more"},
-]
+CONTRASTS: list[dict[str, Any]] = yaml.safe_load("""
+- {name: asks more, measure: questions, a: shy, b: mute, direction: more, role: primary}
+- {name: "less, it was thought", measure: questions, a: shy, b: mute, direction: less, role: primary}
+- {name: rises, measure: questions, a: {arm: shy, when: change}, direction: more, role: primary}
+- {name: never run, measure: reward, a: shy, b: yoked, direction: more, role: primary}
+- {name: dose, measure: questions, doses: [[0, mute], [0.5, shuffled_reward], [1, shy]], direction: more}
+- {name: forced pays, measure: reward, a: {arm: shy, condition: forced_4}, b: {arm: shy, condition: forced_4, when: before}, direction: same, margin: 0.1}
+- {name: above a number, measure: questions, a: shy, b: 0.3, direction: more}
+""")
 
 
 def evaluation(path: Path, model: str, board_seed: int = 1) -> None:

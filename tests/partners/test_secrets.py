@@ -85,7 +85,7 @@ def test_partner_text_with_a_short_key_stays() -> None:
     assert Secrets("none").redact("none of them", 8) == "none of them"
 
 
-KEY = "sk-distinctive-5f1e0c77"
+DISTINCTIVE = "sk-distinctive-5f1e0c77"
 BASIC = base64.b64encode(b"me:hush-8842aa").decode()
 
 RUN = """
@@ -147,7 +147,7 @@ async def test_nothing_a_failing_run_wrote_holds_a_secret(tmp_path: Path) -> Non
             cwd=out,
             env=os.environ
             | {
-                "OPENAI_API_KEY": KEY,
+                "OPENAI_API_KEY": DISTINCTIVE,
                 "OPENAI_LOG": "debug",
                 "PYTHONPATH": os.pathsep.join([str(Path.cwd()), *sys.path]),
             },
@@ -159,10 +159,10 @@ async def test_nothing_a_failing_run_wrote_holds_a_secret(tmp_path: Path) -> Non
     (out / "stderr").write_bytes(stderr)
     assert b"over" in stderr, stderr.decode()[-2000:]
     sent = {request["Authorization"] for request in server.headers}
-    assert f"Bearer {KEY}" in sent and any(value.startswith("Basic ") for value in sent), "it was really used"
+    assert f"Bearer {DISTINCTIVE}" in sent and any(value.startswith("Basic ") for value in sent), "it was really used"
     everything = {path.name: text_of(path) for path in sorted(out.rglob("*")) if path.is_file()}
     assert {"plain.sqlite", "stdout", "stderr"} <= set(everything)
     assert "***" in everything["stdout"], "the server's echo was redacted"
     for name, text in everything.items():
-        assert KEY not in text, name
+        assert DISTINCTIVE not in text, name
         assert BASIC not in text, name

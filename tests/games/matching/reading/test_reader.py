@@ -49,9 +49,6 @@ def test_sentence_is_read_as_its_line_says(row: dict[str, Any]) -> None:
     assert {name: made[name] for name in expected} == expected
 
 
-ROSTER = Roster.default()
-
-
 @pytest.mark.parametrize(
     "question",
     [
@@ -121,9 +118,6 @@ def test_a_word_of_marks_alone_is_a_word(text: str) -> None:
     assert not heard.asked and not heard.statements
 
 
-ROSTER = Roster.default()
-
-
 def test_the_scripted_askers_sentences_are_well_formed() -> None:
     for sentence in (*ASK_PAIR, *ASK_OPEN, TELL):
         for reviewer in ROSTER.reviewers:
@@ -144,9 +138,6 @@ def test_people_hardly_ever_write_malformed_messages(dialop_human) -> None:  # t
         if action["type"] == "message"
     ]
     assert sum(read(message, ROSTER).malformed for message in messages) < 0.005 * len(messages)
-
-
-ROSTER = Roster.default()
 
 
 @pytest.mark.parametrize(
@@ -213,7 +204,6 @@ def test_numbers_of_a_character_that_does_not_exist_are_read() -> None:
     assert isinstance(parse_proposal("&#x" + "f" * 100_000, ROSTER), ActionError)
 
 
-ROSTER = Roster.default()
 ASKING = ("direct", "multi", "follow", "within")
 # The shares of questions whose pairs are read exactly and of those that are not counted, of others that get a score, of open ones counted
 BOUNDS = {"dev": (0.97, 0.01, 0.02, 0.93), "test": (0.90, 0.065, 0.05, 0.95)}
