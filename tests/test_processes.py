@@ -40,7 +40,7 @@ def python(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, timeout=300)
 
 
-def test_python_m_slim_rl_and_its_workers_import_nothing_from_here(here: Path) -> None:
+def test_python_m_and_its_workers_import_nothing_from_here(here: Path) -> None:
     words = ["generate", "--n", "3", "--num-games", "4", "--workers", "2", "--output", "games.jsonl"]
     done = python("-m", "slim_rl", *words)
     assert done.returncode == 0, done.stderr
