@@ -38,21 +38,24 @@ __all__ = ["cluster", "model", "small"]  # fixtures
 
 
 def test_launch_makes_what_is_missing_and_cleans_up(cluster: Cluster, model: Path, small: Path) -> None:
-    run = cluster.folder / "run"
+    """In a folder of any name; and a second start goes on."""
+    run = cluster.folder / "\N{CRAB} \U0001f980 a\u2028b\u0085c [x]: {y} 'z' a\\b"
+    games = run / "games.jsonl"
     secrets = {"OPENAI_API_KEY": "sk-secret", "MY_KEY": "mk-secret", "UNRELATED": "no-business"}
     own = ["--set", "partner.openai.api_key_env=MY_KEY", "--set", "partner.kind=mute"]
+    own += ["--set", "data.train=" + json.dumps(str(games)).replace(r"\ud83e\udd80", "\U0001f980")]
     done = launch(cluster, *own, MODEL=model, CONFIG=small, SAVE_DIR=run, **secrets)
     assert done.returncode == 0, done.stderr
 
     config = load_config(run / "config.yaml")
-    assert (config.partner.kind, config.name, config.policy.model) == ("mute", "run", str(model))
-    assert len(config.data.train.read_text().splitlines()) == 6
+    assert (config.partner.kind, config.name, config.policy.model) == ("mute", run.name, str(model))
+    assert config.data.train == games and len(games.read_text().splitlines()) == 6
     assert config.data.eval is not None and len(config.data.eval.read_text().splitlines()) == 2
 
     flags = flags_of(cluster.trained["words"])
     assert flags["--load"] == flags["--save"] == [str(run)]
-    assert flags["--ref-load"] == [str(model)]
-    assert flags["--custom-config-path"] == [str(run / "config.yaml")]
+    assert flags["--ref-load"] == [str(model)] and flags["--prompt-data"] == [str(games)]
+    assert flags["--custom-config-path"] == [str(run / "config.yaml")] and "--override-opt-param-scheduler" not in flags
 
     runtime = cluster.folder / "runtime"
     assert stat.S_IMODE(runtime.stat().st_mode) == 0o600
@@ -66,6 +69,15 @@ def test_launch_makes_what_is_missing_and_cleans_up(cluster: Cluster, model: Pat
     assert any(call.startswith("start --head") for call in cluster.calls)
     assert cluster.calls[-1] == "head stopped"
     assert not any(call.startswith(("job stop", "stop")) for call in cluster.calls), "it ended by itself"
+
+    made = games.stat().st_mtime_ns
+    (run / "latest_checkpointed_iteration.txt").write_text("2")
+    again = launch(cluster, "--set=train.steps=5", *own, MODEL=model, CONFIG=small, SAVE_DIR=run, **secrets)
+    assert again.returncode == 0 and again.stderr.count(f"Resuming {run.name} from checkpoint 2 in {run}.") == 1
+    flags = flags_of(cluster.trained["words"])
+    assert (flags["--load"], flags["--num-rollout"]) == ([str(run)], ["5"])
+    assert "--override-opt-param-scheduler" in flags, "for other steps and another rate"
+    assert games.stat().st_mtime_ns == made
 
 
 def test_launch_of_a_custom_game(cluster: Cluster, model: Path, tmp_path: Path) -> None:
@@ -86,20 +98,6 @@ def test_launch_of_a_custom_game(cluster: Cluster, model: Path, tmp_path: Path) 
     assert path.split(":")[0] == str(ROOT), "slime has a package named examples too"
 
 
-def test_second_start_goes_on(cluster: Cluster, model: Path, small: Path) -> None:
-    run = cluster.folder / "run"
-    assert launch(cluster, MODEL=model, CONFIG=small, SAVE_DIR=run).returncode == 0
-    assert "--override-opt-param-scheduler" not in cluster.trained["words"]
-    games = (cluster.folder / "games.jsonl").stat().st_mtime_ns
-    (run / "latest_checkpointed_iteration.txt").write_text("2")
-    again = launch(cluster, "--set=train.steps=5", MODEL=model, CONFIG=small, SAVE_DIR=run)
-    assert again.returncode == 0 and again.stderr.count(f"Resuming run from checkpoint 2 in {run}.") == 1
-    flags = flags_of(cluster.trained["words"])
-    assert (flags["--load"], flags["--num-rollout"]) == ([str(run)], ["5"])
-    assert "--override-opt-param-scheduler" in flags, "for other steps and another rate"
-    assert (cluster.folder / "games.jsonl").stat().st_mtime_ns == games
-
-
 def test_a_misspelt_flag_ends_the_job_before_it_trains(cluster: Cluster, model: Path, small: Path) -> None:
     done = launch(cluster, "--learning-rat", "1", MODEL=model, CONFIG=small)
     assert done.returncode == 1
@@ -107,22 +105,11 @@ def test_a_misspelt_flag_ends_the_job_before_it_trains(cluster: Cluster, model: 
     assert not (cluster.folder / "trained").exists() and cluster.calls[-1] == "head stopped"
 
 
-def test_failed_job_hands_on_its_exit_code(cluster: Cluster, model: Path, small: Path) -> None:
-    assert launch(cluster, "--set=train.steps=7", MODEL=model, CONFIG=small).returncode == 7
-    assert cluster.calls[-1] == "head stopped"
-
-
-@pytest.mark.parametrize("running", ["here", "elsewhere"])
-def test_a_cluster_that_runs_is_joined_and_left_running(
-    cluster: Cluster, model: Path, small: Path, running: str
-) -> None:
-    address = {"RAY_ADDRESS": "http://head:8265"} if running == "elsewhere" else {}
-    if running == "here":
-        (cluster.folder / "up").touch()
-    done = launch(cluster, MODEL=model, CONFIG=small, **address)
+def test_a_cluster_that_runs_is_joined_and_left_running(cluster: Cluster, model: Path, small: Path) -> None:
+    (cluster.folder / "up").touch()
+    done = launch(cluster, MODEL=model, CONFIG=small)
     assert done.returncode == 0, done.stderr
-    assert not any(call.startswith(("start", "stop")) for call in cluster.calls)
-    assert (cluster.folder / "up").exists() == (running == "here")
+    assert not any(call.startswith(("start", "stop")) for call in cluster.calls) and (cluster.folder / "up").exists()
 
 
 @pytest.mark.parametrize("interruption", [signal.SIGINT, signal.SIGTERM])
@@ -197,23 +184,6 @@ def test_a_folder_that_cannot_be_made_is_one_sentence(cluster: Cluster, model: P
     )
 
 
-def test_any_path_survives(cluster: Cluster, model: Path, small: Path) -> None:
-    name = "\N{CRAB} \U0001f980 a\u2028b\u0085c [x]: {y} 'z' a\\b"
-    folder = cluster.folder / name
-    done = launch(
-        cluster,
-        "--set=data.train=" + json.dumps(f"{folder}/games.jsonl").replace(r"\ud83e\udd80", "\U0001f980"),
-        MODEL=model,
-        CONFIG=small,
-        SAVE_DIR=folder,
-    )
-    assert done.returncode == 0, done.stderr
-    config = load_config(folder / "config.yaml")
-    assert (config.name, config.data.train) == (name, folder / "games.jsonl")
-    flags = flags_of(cluster.trained["words"])
-    assert flags["--save"] == [str(folder)] and flags["--prompt-data"] == [str(folder / "games.jsonl")]
-
-
 def test_slim_rl_train_runs_the_script(cluster: Cluster, model: Path, small: Path) -> None:
     def train(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "slim_rl", "train", str(small), "--backend", "slime", *words]
@@ -222,7 +192,7 @@ def test_slim_rl_train_runs_the_script(cluster: Cluster, model: Path, small: Pat
 
     changes = ["--set", f"policy.model={model}", "--set", "train.steps=7"]
     done = train(*changes, "--", "--lr", "2e-6")
-    assert done.returncode == 7, done.stderr
+    assert done.returncode == 7 and cluster.calls[-1] == "head stopped", done.stderr
     flags = parse_flags(cluster.trained["words"])
     assert (flags["--lr"], flags["--save"]) == (["2e-6"], [str(cluster.folder / "runs" / "small")])
     shown = train(*changes, "--dry-run", "--", "--lr", "2e-6")
@@ -235,3 +205,48 @@ def test_variables_of_the_job_are_those_it_needs(small: Path, monkeypatch: pytes
         monkeypatch.setenv(name, value)
     variables = runtime_environment(small)["env_vars"]
     assert passed.items() <= variables.items() and "UNRELATED" not in variables
+
+
+ELSEWHERE = {"RAY_ADDRESS": "http://head:8265", "OPENAI_API_KEY": ""}
+NO_KEY = "No key for https://api.openai.com/v1. Set the environment variable OPENAI_API_KEY"
+NO_CASSETTE = ["partner.openai.cassette=none.sqlite", "partner.openai.cassette_mode=replay"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "variables", "says"),
+    [
+        ("openai", [], {"OPENAI_API_KEY": ""}, NO_KEY),
+        (
+            "openai",
+            ["partner.openai.prompt=none.md"],
+            {"OPENAI_API_KEY": "sk-x"},
+            "prompt {folder}/none.md: No such file",
+        ),
+        ("openai", NO_CASSETTE, {}, "The cassette {folder}/none.sqlite does not exist"),
+        ("openai", NO_CASSETTE, ELSEWHERE, "The cassette {folder}/none.sqlite does not exist"),
+        ("yoked", ["partner.args.replay=none"], {}, "There is no dialogue log {folder}/none"),
+    ],
+)
+def test_partner_problems_stop_the_launch_before_costs(
+    cluster: Cluster, model: Path, small: Path, kind: str, changes: list[str], variables: dict[str, str], says: str
+) -> None:
+    words = [f"--set={change}" for change in (*changes, f"partner.kind={kind}")]
+    run = cluster.folder / "run"
+    done = print_flags(cluster, *words, MODEL=model, CONFIG=small, dry=False, **variables)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert says.format(folder=cluster.folder) in done.stderr.splitlines()[-1]
+    assert cluster.calls == [] and not run.exists()
+
+
+def test_on_another_cluster_the_key_may_be_its_own(cluster: Cluster, model: Path, small: Path) -> None:
+    words = ["--set", "partner.openai.cassette=answers.sqlite", "--set", "partner.kind=openai"]
+    run = cluster.folder / "run"
+    done = launch(cluster, *words, MODEL=model, CONFIG=small, SAVE_DIR=run, **ELSEWHERE)
+    assert done.returncode == 0, done.stderr
+    partner = load_config(run / "config.yaml").partner
+    assert partner.openai.base_url is None
+    assert (
+        not any(call.startswith(("start", "stop")) for call in cluster.calls) and not (cluster.folder / "up").exists()
+    )
+    # its workers start in another folder
+    assert partner.openai.cassette == cluster.folder / "answers.sqlite"

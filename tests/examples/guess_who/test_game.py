@@ -224,7 +224,10 @@ def test_state_of_another_game_is_refused(state: Any) -> None:
     ("override", "message"),
     [
         ("warmstart.lessons={told: 3}", "warmstart.lessons has told, .* Choose from asked"),
-        ("warmstart.partners={forthcoming: 1}", "warmstart.partners.forthcoming 'forthcoming' is not a partner .* choose shy, mute"),
+        (
+            "warmstart.partners={forthcoming: 1}",
+            "warmstart.partners.forthcoming 'forthcoming' is not a partner .* choose shy, mute",
+        ),
         ("warmstart.player={thinks: turn}", "warmstart.player is {'thinks': 'turn'}, but .* leave it out"),
         ("environment=examples.secret_number.SecretNumber", "has no demonstrations"),
     ],

@@ -1,4 +1,4 @@
-"""The policy behind an SGLang server, over the wire."""
+"""The policy behind an SGLang or a vLLM server, over the wire."""
 
 from __future__ import annotations
 
@@ -14,37 +14,42 @@ from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.players import PolicyFailure
 from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import Diverged
-from slim_rl.policies.served import SGLangPolicy, VLLMPolicy, read, sample_turn
+from slim_rl.policies.served import SGLangPolicy, VLLMPolicy, _turn, read, sample_turn
 from tests.dialogue.players import Countdown, Says
 from tests.fakes.sglang_server import Faults, SGLangServer
+from tests.fakes.vllm_server import VLLMServer
 
 
 def said(chat: Chat) -> Any:
     return lambda ids, rng: chat.said_ids(f"go {rng.randrange(100)}")
 
 
-async def test_a_dialogue_over_the_wire(tokenizer) -> None:
+SERVED = {"sglang": (SGLangServer, SGLangPolicy, "input_ids"), "vllm": (VLLMServer, VLLMPolicy, "prompt")}
+
+
+@pytest.mark.parametrize(("engine", "served"), SERVED.items(), ids=SERVED)
+async def test_a_dialogue_over_the_wire(tokenizer, engine: str, served: Any) -> None:
+    server_of, policy_of, input_key = served
     chat = Chat(tokenizer)
-    with SGLangServer(said(chat), faults=Faults(error=0.2, abort=0.2)) as server:
-        policy = SGLangPolicy(server.url, "tiny", stop_ids=chat.stop_ids)
-        dialogue = await play_dialogue(
-            Countdown(6), policy, Says("go on"), chat, Limits(), game_state={}, id="d", seat=0
-        )
+    faults = Faults(error=0.2, abort=0.2 * (engine == "sglang"))
+    with server_of(said(chat), faults=faults) as server:
+        policy = policy_of(server.url, "tiny", temperature=0.7, stop_ids=chat.stop_ids)
+        dialogue = await play_dialogue(Countdown(6), policy, Says("go on"), chat, Limits(), game_state={}, id="d")
     assert dialogue.stop_reason is StopReason.AGREED
     whole = dialogue.prompt_ids + dialogue.response_ids
     for request in server.requests:
-        assert request["input_ids"] == whole[: len(request["input_ids"])]
-        assert request["key"] == "d"
-        assert set(chat.stop_ids) <= set(request["sampling_params"]["stop_token_ids"])
+        params = request.get("sampling_params", request)
+        assert request[input_key] == whole[: len(request[input_key])] and request["key"] == "d"
+        assert params["temperature"] == 0.7 and params.get("repetition_penalty", 1.0) == 1.0
+        assert set(chat.stop_ids) <= set(params["stop_token_ids"])
     assert sum(dialogue.loss_mask) == sum(logprob < 0 for logprob in dialogue.logprobs)
-    assert dialogue.policy == {"engine": "sglang", "model": "tiny", "temperature": 1.0, "top_p": 1.0}
+    assert dialogue.policy == {"engine": engine, "model": "tiny", "temperature": 0.7, "top_p": 1.0}
 
 
-async def test_a_turn_may_be_cut_at_its_limit(tokenizer) -> None:
-    chat = Chat(tokenizer)
-    with SGLangServer(said(chat)) as server:
-        policy = SGLangPolicy(server.url)
-        sampled = await policy.sample([1, 2, 3], 2, "d")
+@pytest.mark.parametrize("served", SERVED.values(), ids=SERVED)
+async def test_a_turn_may_be_cut_at_its_limit(tokenizer, served: Any) -> None:
+    with served[0](said(Chat(tokenizer))) as server:
+        sampled = await served[1](server.url, "tiny").sample([1, 2, 3], 2, "d")
     assert (len(sampled.ids), len(sampled.logprobs), sampled.finish) == (2, 2, "length")
 
 
@@ -151,3 +156,25 @@ async def test_cancelling_a_turn_cancels_it(tokenizer) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+
+
+@pytest.mark.parametrize(
+    ("settings", "model", "message"),
+    [
+        ({"knows_ids": False}, "tiny", "return_token_ids"),
+        ({}, "another", "does not exist"),
+        ({"context_length": 8}, "tiny", "maximum context length"),
+    ],
+)
+async def test_vllm_that_cannot_answer_fails_at_once(tokenizer: Any, settings: Any, model: str, message: str) -> None:
+    with VLLMServer(said(Chat(tokenizer)), **settings) as server:
+        policy = VLLMPolicy(server.url, model)
+        with pytest.raises(PolicyFailure, match=message):
+            await policy.sample([1, 2, 3], 8, "d")
+        assert len(server.requests) == 1
+
+
+def test_probabilities_that_are_no_numbers_are_seen_as_such() -> None:
+    choice = {"token_ids": [1, 2], "finish_reason": "stop", "logprobs": {"token_logprobs": [None, None]}}
+    with pytest.raises(Diverged):
+        _turn({"choices": [choice]}, VLLMPolicy.read)

@@ -1,19 +1,34 @@
-"""What is kept between turns changes what is computed, and nothing else."""
+"""What is shared and kept between turns of a batch changes what is computed, and nothing else."""
 
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
 
 import pytest
 
-torch = pytest.importorskip("torch")
-from transformers import MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3ForCausalLM  # noqa: E402
+pytest.importorskip("torch")
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import (
+    DynamicCache,
+    MistralConfig,
+    MistralForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3ForCausalLM,
+    TopPLogitsWarper,
+)
 
-from slim_rl.dialogue.players import Sampled  # noqa: E402
-from slim_rl.policies.batching.turn_cache import TurnCache  # noqa: E402
-from slim_rl.policies.transformers import TransformersPolicy  # noqa: E402
-from tests.fakes.models import SHAPE, tiny_qwen3  # noqa: E402
+from slim_rl.dialogue.players import Sampled
+from slim_rl.policies.batching.attention import NAME, share_keys
+from slim_rl.policies.batching.row_cache import CACHE
+from slim_rl.policies.batching.top_p import TopP
+from slim_rl.policies.batching.turn_cache import TurnCache
+from slim_rl.policies.transformers import TransformersPolicy
+from tests.fakes.models import SHAPE, tiny_qwen3
 
 STOP = 3
 
@@ -101,3 +116,69 @@ def test_window_without_layer_types_samples_as_the_model_does() -> None:
             logits = model(torch.tensor([prompt + sampled.ids])).logits[0, len(prompt) - 1 : -1]
         expected = logits.log_softmax(-1).gather(1, torch.tensor(sampled.ids)[:, None]).squeeze(1)
         assert sampled.logprobs == pytest.approx(expected.tolist(), abs=1e-4)
+
+
+@pytest.fixture(scope="module")
+def grouped() -> Qwen3ForCausalLM:
+    return tiny_qwen3(64, hidden_size=64, num_attention_heads=4, num_key_value_heads=2)
+
+
+def shared(model: Qwen3ForCausalLM) -> Qwen3ForCausalLM:
+    other = copy.deepcopy(model)
+    share_keys(other)
+    assert other.config._attn_implementation == NAME != model.config._attn_implementation
+    return other
+
+
+def test_padded_rows_have_the_same_logits_and_gradients(grouped: Qwen3ForCausalLM) -> None:
+    ids = torch.randint(0, 64, (3, 12))
+    mask = torch.ones_like(ids)
+    mask[0, :5] = mask[1, 9:] = 0
+    grads = []
+    for one in (grouped, shared(grouped)):
+        one.zero_grad()
+        logits = one(input_ids=ids, attention_mask=mask).logits[mask.bool()]
+        logits.log_softmax(-1)[:, 0].sum().backward()
+        grads.append([logits.detach(), *(p.grad for p in one.parameters())])
+    for found, expected in zip(*grads, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_token_after_kept_keys_has_the_same_logits(grouped: Qwen3ForCausalLM) -> None:
+    ids, last = torch.randint(0, 64, (3, 9)), torch.randint(0, 64, (3, 1))
+    mask = torch.ones(3, 10, dtype=torch.long)
+    mask[1, :4] = 0
+    found = []
+    with torch.no_grad():
+        for one in (grouped, shared(grouped)):
+            cache = DynamicCache(config=one.config)
+            one(input_ids=ids, attention_mask=mask[:, :9], use_cache=True, **{CACHE: cache})
+            found.append(one(input_ids=last, attention_mask=mask, use_cache=True, **{CACHE: cache}).logits)
+    torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-5)
+
+
+def test_a_model_with_other_attention_keeps_it(grouped: Qwen3ForCausalLM) -> None:
+    eager = copy.deepcopy(grouped)
+    eager.set_attn_implementation("eager")
+    share_keys(eager)
+    assert eager.config._attn_implementation == "eager"
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    rows=st.integers(1, 9),
+    vocabulary=st.sampled_from((2, 31, 32, 33, 640, 5000)),
+    spread=st.floats(0.1, 20),  # from hardly peaked, where most tokens stay, to one token that has it all
+    p=st.floats(0.05, 0.999),
+)
+def test_the_same_tokens_stay(seed: int, rows: int, vocabulary: int, spread: float, p: float) -> None:
+    logits = (
+        torch.randn((rows, vocabulary), generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * spread
+    )
+    expected = TopPLogitsWarper(p)(None, logits)  # type: ignore[arg-type]
+    assert torch.equal(TopP(p)(None, logits), expected)
+
+
+def test_of_equal_tokens_none_is_preferred() -> None:
+    kept = TopP(0.5)(None, torch.zeros(1, 8))
+    assert torch.isfinite(kept).all()
