@@ -44,7 +44,7 @@ class Line:
         offset: start in bytes.
         end: start of the next line in bytes.
         data: its JSON value; None if it is not JSON.
-        error: reason why it is not JSON; None if it is.
+        error: place at which it stops being JSON, as the end of a sentence; None if it is JSON.
         torn: whether it is an incomplete last line.
     """
 
@@ -79,7 +79,8 @@ def scan(path: Path, offset: int = 0, loads: Callable[[bytes], Any] = orjson.loa
             try:
                 yield Line(number, start, offset, loads(line))
             except (ValueError, RecursionError) as error:
-                yield Line(number, start, offset, None, str(error), torn=not line.endswith(b"\n"))
+                where = f" at character {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
+                yield Line(number, start, offset, None, where, torn=not line.endswith(b"\n"))
 
 
 def read(
@@ -119,9 +120,7 @@ def read(
 def _not_json(path: Path, line: Line) -> DataError:
     if kind := _kind(path, line):
         return DataError(f"{path} is {kind}, not JSON Lines (one JSON object per line, in UTF-8); convert it.")
-    return DataError(
-        f"{path}, line {line.number}: not valid JSON ({line.error}); correct the line, or restore the file."
-    )
+    return DataError(f"{path}, line {line.number}: not valid JSON{line.error}; correct the line, or restore the file.")
 
 
 _KINDS = {
@@ -133,6 +132,7 @@ _KINDS = {
     rb"\s*\[": "one JSON array",
     rb"\s*\{\s*\n": "one JSON object of several lines",
     rb"[^\s{][^\n]*[,;\t]": "a table with separators",
+    rb"\s*[^\s{]": "text of another form",
 }
 
 

@@ -109,7 +109,7 @@ def _loads(line: bytes) -> Any:
 def _name(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise DataError(f"game_id must be a text or a whole number, not {value!r}.")
-    return str(value)
+    return jsonl.whole_characters(str(value))
 
 
 def _seat(value: Any, default: int) -> int:

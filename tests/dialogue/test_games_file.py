@@ -126,7 +126,7 @@ def test_games_of_ones_own_are_completed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("{\n", "not valid JSON"),
+        ("{\n", "not valid JSON at character 1; correct the line"),
         ([], "a row must be a mapping"),
         ({}, "the row has no prompt, game_state, game_id, metadata"),
         ({**WHOLE, "metadata": {"seat": 2}}, "seat must be 0 or 1, not 2"),
@@ -144,9 +144,10 @@ def test_faulty_line_is_named(tmp_path: Path, line: Any, sentence: str) -> None:
         load_rows(mine(tmp_path, {**BOARD, "game_id": "a"}, line))
 
 
-@pytest.mark.parametrize("name", [0, 2**70 + 1, "x"])
+@pytest.mark.parametrize("name", [0, 2**70 + 1, "x", "\N{REPLACEMENT CHARACTER}"])
 def test_ids_are_texts_digit_for_digit(name: Any, tmp_path: Path) -> None:
-    rows = load_rows(mine(tmp_path, {**BOARD, "game_id": name, "seat": None}, {**OTHER, "seat": 1.0}))
+    written = "\ud800" if name == "\N{REPLACEMENT CHARACTER}" else name  # half a character
+    rows = load_rows(mine(tmp_path, {**BOARD, "game_id": written, "seat": None}, {**OTHER, "seat": 1.0}))
     assert [row.game_id for row in rows] == [str(name), digest_of(OTHER)]
     assert [row.name.rpartition("/")[2] for row in rows] == ["0", "1"]
 
@@ -167,6 +168,7 @@ LINE = json.dumps({**BOARD, "game_id": "Zoë"}, ensure_ascii=False) + "\n"
         (json.dumps([BOARD], indent=1).encode(), "one JSON array"),
         (json.dumps(BOARD, indent=1).encode(), "one JSON object of several lines"),
         (b"game_id,table\n1,2\n", "a table with separators"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "text of another form"),
     ],
 )
 def test_file_of_another_kind_is_named(content: bytes, kind: str, tmp_path: Path) -> None:
