@@ -18,7 +18,7 @@ import numpy as np
 
 from examples.guess_who import players
 from examples.guess_who.game import TRAITS, Suspects
-from slim_rl import DataError, Dialogue, Frontier, Instrument, rank
+from slim_rl import Dialogue, Frontier, Instrument, rank
 
 
 class GuessWhoInstrument(Instrument):
@@ -28,8 +28,6 @@ class GuessWhoInstrument(Instrument):
         "trait": "about one trait", "character": "about one character", "repeat": "what was asked before"
     }  # fmt: skip
     annotator_version = 5
-    scripted_players = staticmethod(players.scripted_players)
-    baselines = staticmethod(players.baselines)
     curriculum = staticmethod(players.curriculum)
 
     def annotate(self, dialogue: Dialogue) -> None:
@@ -38,10 +36,7 @@ class GuessWhoInstrument(Instrument):
             turn.clear_annotations()
             turn.questions, turn.pairs, turn.learnable, turn.informative, turn.stated = [], [], [], [], []
             turn.redundant, turn.seeking = [], False
-        try:
-            game = Suspects.of(dialogue.game_state)
-        except DataError:
-            return
+        game = Suspects.of(dialogue.game_state)
         asked, bits, last = set[str](), 0.0, None
         for turn in dialogue.turns:
             action = turn.action or {}
@@ -76,16 +71,6 @@ class GuessWhoInstrument(Instrument):
     def state_values(self, dialogue: Dialogue) -> list[float]:
         return [turn.state_value or 0.0 for turn in dialogue.turns if turn.role == "policy"]
 
-    def partner_faults(self, dialogue: Dialogue) -> dict[str, tuple[int, int]]:
-        game, false, answers, about = Suspects.of(dialogue.game_state), 0, 0, ""
-        for turn in dialogue.turns:
-            action = turn.action or {}
-            about = action["about"] if action.get("kind") == "ask" else about
-            if action.get("kind") == "answer" and action["about"] != "pass":
-                answers += 1
-                false += (action["about"] == "yes") != game.fits(about, str(game.secret))
-        return {"gave a false answer": (false, answers)}
-
     def asks(self, text: str, game_state: Any = None) -> bool:
         return "[ask]" in text.lower()
 
@@ -117,11 +102,3 @@ class GuessWhoInstrument(Instrument):
                 game.update(about, game.fits(about, str(game.secret)))
         curves = np.array(lines).reshape(-1, most + 1, 2)
         return {"greedy": Frontier(curves[..., 0], curves[..., 1])} if lines else {}
-
-    def viewer_board(self, game_state: Any, seat: int) -> dict[str, Any] | None:
-        try:
-            game = Suspects.of(game_state)
-        except DataError:
-            return None
-        lines = [f"{name}: {', '.join(traits)}" for name, traits in game.traits.items()]
-        return {"text": "\n".join((*lines, f"Hidden: {game.secret}"))}

@@ -1,4 +1,4 @@
-"""Guess Who: rules, partners, values of questions and scripted players, on a board that can be thought through.
+"""Guess Who: rules, partners, values of questions and demonstrations, on a board that can be thought through.
 
      glasses  hat  beard  long hair
 Mara    x      x
@@ -18,7 +18,7 @@ import pytest
 
 from examples.guess_who import GuessWhoEnv
 from examples.guess_who.game import CHARACTERS, Suspects
-from examples.guess_who.players import Asker, Demonstrator, baselines
+from examples.guess_who.players import Demonstrator
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.games_file import GameRow, ensure_games, load_rows
@@ -65,18 +65,6 @@ def local(folder: Path, *overrides: str) -> Config:
     return load_config("guess_who_local", [*places, f"output_dir={folder}", *overrides])
 
 
-def played(config: Config, player: Any) -> list[Dialogue]:
-    worker = RolloutWorker(config, None, player)
-    found = [each for (each,) in asyncio.run(worker.play_all([worker.spec(r, "t") for r in load_rows(config, "eval")]))]
-    for dialogue in found:
-        annotate(dialogue)
-    return found
-
-
-def mean(dialogues: list[Dialogue]) -> float:
-    return sum(dialogue.reward or 0.0 for dialogue in dialogues) / len(dialogues)
-
-
 def test_asker_asks_is_answered_and_guesses(tokenizer: Any) -> None:
     dialogue = play(tokenizer, "[ask] Glasses?", " [ASK] mara", "[guess]")
     assert [turn.text for turn in dialogue.turns if turn.seat == 1] == ["[answer] yes", "[answer] no"]
@@ -106,8 +94,6 @@ def test_answers_are_yes_no_or_pass_and_change_who_is_left() -> None:
     assert env.step("[answer] Yes.")[0].endswith("Left: Kira, Rosa.")
     env.step("[ask] hat")
     assert env.step("[answer] yes")[0].endswith("Left: Kira, Rosa."), "an answer that leaves nobody is not believed"
-    assert [row[1] for row in env.board(0).cells] == ["down", "", "down", ""]
-    assert env.board(0).marked == frozenset() and env.board(None).marked == {(1, 0)}
     assert env.get_private_view(0).secret is None and "hidden character is Kira" in env.get_state_description(1)
 
 
@@ -139,16 +125,13 @@ def test_questions_have_kinds_values_and_ranks(tokenizer: Any) -> None:
     assert Dialogue.from_dict(dialogue.to_dict()) == dialogue
 
 
-def test_false_answer_costs_the_truth_and_is_a_fault(tokenizer: Any) -> None:
+def test_false_answer_costs_the_truth(tokenizer: Any) -> None:
     dialogue = play(tokenizer, "[ask] glasses", "[guess]", partner=Liar())
     assert (dialogue.turns[0].question_value, dialogue.turns[0].gain, dialogue.turns[-1].best_known) == (
         0.25,
         -0.25,
         0.0,
     )
-    instrument = measured(GuessWhoEnv)
-    assert instrument.partner_faults(dialogue) == {"gave a false answer": (1, 1)}
-    assert instrument.partner_faults(play(tokenizer, "[ask] hat", "[guess]")) == {"gave a false answer": (0, 1)}
 
 
 def test_frontier_doubles_the_chance_with_each_best_question() -> None:
@@ -173,29 +156,18 @@ def test_two_characters_differ_in_three_traits() -> None:
     assert all(len(one ^ other) >= 3 for n, one in enumerate(sets) for other in sets[:n])
 
 
-def test_asking_pays_from_the_first_question_and_no_cheat_does(tmp_path: Path) -> None:
+def test_asking_raises_the_reward_from_the_first_question(tmp_path: Path) -> None:
     found = incentives.measure(local(tmp_path), 200, (1, 3, 6))
-    lines = {line.name: line for line in found.lines}
     assert found.rewards_asking and found.first_gain is not None and found.first_gain.low > 0, found.sentence
-    assert lines["3 best"].reward.value > 0.9 > lines["3 random"].reward.value
-    cheat = lines["two names in one guess"]
-    assert cheat.gain is not None and cheat.gain.low <= 0
+    assert found.lines[0].reward.value == 0.125 and found.curve[-1].reward.value > 0.9
 
 
-def test_ideal_asker_stops_when_certain_or_too_costly(tmp_path: Path) -> None:
+def test_demonstrator_asks_as_often_as_drawn(tmp_path: Path) -> None:
     config = local(tmp_path)
-    assert list(baselines(config.game, number=2)) == ["solo", "forced:2", "greedy:2", "ideal"]
-    games = played(config, baselines(config.game, 0.02)["ideal"])
-    assert mean(games) == 1.0 and {len(game.turns) for game in games} <= {7, 9}
-    assert all(len(game.turns) == 1 for game in played(config, baselines(config.game, 0.9)["ideal"]))
-
-
-def test_longer_asker_and_demonstrator_ask_as_they_should(tmp_path: Path) -> None:
-    config = local(tmp_path)
-    few, many = (played(config, Asker(number)) for number in (2, 5))
-    for one, other in zip(few, many, strict=True):
-        assert [turn.pairs for turn in other.turns[:4:2]] == [turn.pairs for turn in one.turns[:4:2]]
-    for game in played(config, Demonstrator((0.0, 0.0, 1.0))):
+    worker = RolloutWorker(config, None, Demonstrator((0.0, 0.0, 1.0)))
+    specs = [worker.spec(row, "t") for row in load_rows(config, "eval")]
+    for (game,) in asyncio.run(worker.play_all(specs)):
+        annotate(game)
         assert len(game.turns) == 5 and game.turns[0].pairs != game.turns[2].pairs and game.reward is not None
 
 
@@ -211,13 +183,6 @@ def test_arms_that_differ_in_rules_play_the_same_games(tmp_path: Path) -> None:
     assert load_rows(local(tmp_path, "game.rules=full", "game.max_errors=5"), "eval")
     with pytest.raises(DataError, match="size"):
         load_rows(local(tmp_path, "game.size=6"), "eval")
-
-
-@pytest.mark.parametrize("state", [{"secret": "Kira"}, STATE | {"secret": "Alba"}, None, {"characters": 3}])
-def test_state_of_another_game_is_refused(state: Any) -> None:
-    with pytest.raises(DataError, match=r"Guess Who|must be one of those"):
-        Suspects.of(state)
-    assert measured(GuessWhoEnv).viewer_board(state, 0) is None
 
 
 @pytest.mark.parametrize(

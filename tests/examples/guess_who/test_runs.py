@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from examples.guess_who.players import Asker
+from examples.guess_who.players import Demonstrator
 from slim_rl.analysis import analyze
 from slim_rl.dialogue.games_file import load_rows
-from slim_rl.dialogue.log import read_log
+from slim_rl.dialogue.log import annotate, read_log
 from slim_rl.dialogue.record import StopReason
 from slim_rl.dialogue.worker import RolloutWorker
 from tests.examples.guess_who.test_game import local
@@ -32,11 +32,12 @@ async def test_a_chat_model_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("OPENAI_API_KEY", "test-key")
     async with OpenAIServer(answer=shy_model) as server:
         config = local(tmp_path, "partner.kind=openai", f"partner.openai.base_url={server.url}", "game.rules=full")
-        worker = RolloutWorker(config, None, Asker(4, best=True))
+        worker = RolloutWorker(config, None, Demonstrator((0.0, 0.0, 0.0, 0.0, 1.0)))
         played = [await worker.play(worker.spec(row, "test")) for row in load_rows(config, "eval")[:4]]
     for (dialogue,) in played:
         assert dialogue.stop_reason is StopReason.FINISHED, dialogue.failure
-    assert sum(dialogue.reward or 0 for (dialogue,) in played) >= 3
+        annotate(dialogue)
+        assert dialogue.turns[-1].best_known, "the hidden character fits all four answers"
 
 
 def test_it_is_taught_trained_evaluated_and_reported(tmp_path: Path) -> None:
