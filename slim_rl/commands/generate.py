@@ -36,7 +36,7 @@ def command(
     seed: Annotated[int | None, typer.Option(help="seed of the games")] = None,
     n: Annotated[int | None, typer.Option(help="reviewers and papers, 2 to 8 with DialOp's names")] = None,
     workers: Workers = 1,
-    format: Annotated[str, typer.Option(help="of the files in a folder: jsonl or parquet")] = "jsonl",
+    format: Annotated[str | None, typer.Option(help="of the files in a folder: jsonl (default) or parquet")] = None,
     overrides: Overrides = None,
     games: Annotated[
         Path | None, typer.Option(help="JSON lines of game states to write as rows, instead of generating games")
@@ -51,14 +51,19 @@ def command(
     options = {"game.n": n, "data.seed": seed, "data.num_train": num_games, "data.num_eval": num_test}
     changes = [*(overrides or ()), *(f"{key}={value}" for key, value in options.items() if value is not None)]
     if output is None:
+        if games is not None or format is not None:
+            raise ConfigError("--games and --format say what is written to --output, which is not given. Name it.")
         config = config or Path("matching")
     settings = load_config(config, changes) if config is not None else parse_config({}, changes)
+    suffix = format or "jsonl"
+    if output is not None and format and output.suffix not in ("", f".{format}"):
+        raise ConfigError(f"--output {output} is not a {format} file. Leave out --format, or name a folder.")
     if output is not None and num_test is not None:
-        files: dict[Split, Path] = {"train": output / f"train.{format}", "eval": output / f"test.{format}"}
+        files: dict[Split, Path] = {"train": output / f"train.{suffix}", "eval": output / f"test.{suffix}"}
         for path in write(settings, files, workers, games):
             typer.echo(path)
     elif output is not None:
-        file = output if output.suffix or not output.name else output / f"games.{format}"
+        file = output if output.suffix or not output.name else output / f"games.{suffix}"
         for path in write(settings, {"train": file}, workers, games):
             typer.echo(path)
     else:

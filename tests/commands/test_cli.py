@@ -91,6 +91,8 @@ def test_a_command_of_the_lab_is_found_by_its_name(slim_rl, words, meant) -> Non
         (("lab", "convert", "recorded.jsonl", "--output", "x.csv"), "does not end in .jsonl"),
         (("generate", "--num-games", "1", "--output", "x.csv"), "jsonl or parquet"),
         (("generate", "--num-games", "1", "--output", "README.md/x.jsonl"), "README.md/x.jsonl"),
+        (("generate", "--games", "states.jsonl"), "--output, which is not given"),
+        (("generate", "--format", "parquet", "--output", "x.jsonl"), "x.jsonl is not a parquet file"),
         (("play", LOCAL, "--set", "partner.kind=self"), "choose a partner"),
         (
             ("play", LOCAL, "--game", "99999"),
