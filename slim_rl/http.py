@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import aiohttp
+import orjson
 
 from slim_rl.event_loops import PerLoop
 
@@ -20,6 +22,14 @@ class Response:
     status: int
     content: bytes
     headers: Mapping[str, str]
+
+
+class EngineError(Exception):
+    """Engine's answer with an error status."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(f"status {status}, {' '.join(text.split())[:300]}")
+        self.status = status
 
 
 class Client:
@@ -39,12 +49,15 @@ class Client:
             auto_decompress=False,
         )
 
-    async def send(self, url: str, body: bytes, headers: Mapping[str, str] | None = None) -> Response:
-        """Posts a JSON body. Raises aiohttp's errors."""
+    async def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Any:
+        """Sends one request without retries and returns its answer. Raises EngineError for an error status, and aiohttp's errors."""
         session = await self._sessions.here()
         headers = {"Content-Type": "application/json", **(headers or {})}
-        async with session.post(url, data=body, headers=headers, allow_redirects=False) as response:
-            return Response(response.status, await response.read(), response.headers)
+        async with session.post(url, data=orjson.dumps(body), headers=headers, allow_redirects=False) as response:
+            content = await response.read()
+        if response.status >= 300:
+            raise EngineError(response.status, content.decode("utf-8", "replace"))
+        return orjson.loads(content)
 
     async def close(self) -> None:
         """Closes the running loop's connections, which its end would do as well."""

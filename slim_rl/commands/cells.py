@@ -134,7 +134,7 @@ def evaluate(
                 settings, log = configs[cell], output / f"{cell.name}.jsonl"
                 weights = None if cell.scripted or cell.chat_model else weights_digest(Path(cell.policy))
                 record_settings(log, settings, _decides(settings, cell), weights, elsewhere)
-                ready.reseed(seed_of(config.seed, SCOPE))
+                ready.policy.reseed(seed_of(config.seed, SCOPE))
                 limits = settings.limits.within(context_tokens=(ready.context,))
                 worker = RolloutWorker(settings.changed(limits=limits), ready.chat, ready.policy)
                 worker.keep_spend(output)

@@ -30,7 +30,7 @@ from slim_rl.errors import ConfigError, SlimError, SlimWarning
 from slim_rl.event_loops import wait
 from slim_rl.policies import load_tokenizer
 from slim_rl.policies.served import SGLangPolicy, VLLMPolicy
-from slim_rl.policies.servers import Server, connect
+from slim_rl.policies.servers import connect
 from slim_rl.seeds import seed_of
 
 # engine -> command that starts its server
@@ -90,10 +90,6 @@ class ReadyPolicy:
     chat: Chat | None = None
     context: int | None = None
 
-    def reseed(self, seed: int) -> None:
-        """Sets the seed of sampling in this process."""
-        self.policy.reseed(seed)
-
 
 def ready_policy(config: Config, engine: EngineChoice) -> ReadyPolicy:
     """Returns the policy of `config.policy.model`. Raises SlimError if it cannot be loaded, or its server does not answer."""
@@ -105,21 +101,16 @@ def ready_policy(config: Config, engine: EngineChoice) -> ReadyPolicy:
     chat = Chat(load_tokenizer(settings.model), settings.thinking)
     assert engine.server is not None
     server = connect(engine.server)
-    _compare(server, settings.model)
+    if server.model and Path(server.model).name != Path(settings.model).name:
+        warnings.warn(
+            f"The server at {server.url} reports that it serves {server.model}; {settings.model} is assumed, and its tokenizer is used.",
+            SlimWarning,
+            stacklevel=2,
+        )
     made = SGLangPolicy if engine.name == SGLangPolicy.engine else VLLMPolicy
     sampling = {"temperature": settings.temperature, "top_p": settings.top_p}
     policy = made(server.url, server.model or settings.model, stop_ids=chat.stop_ids, **sampling)
     return ReadyPolicy(policy, chat, server.context)
-
-
-def _compare(server: Server, model: str) -> None:
-    """Warns if a server seems to serve another model than the one whose tokenizer is used."""
-    if server.model and Path(server.model).name != Path(model).name:
-        warnings.warn(
-            f"The server at {server.url} reports that it serves {server.model}; {model} is assumed, and its tokenizer is used.",
-            SlimWarning,
-            stacklevel=2,
-        )
 
 
 # --- a program's own prompts
@@ -160,7 +151,7 @@ class Engine:
         self.chat, self._most = ready.chat, max_tokens
         self._policy: Policy = ready.policy  # type: ignore[assignment]  # with a chat it has tokens
         self._calls = 0
-        ready.reseed(seed_of(seed, "engine"))
+        ready.policy.reseed(seed_of(seed, "engine"))
 
     def generate(self, prompts: Sequence[str | Messages]) -> list[str]:
         """Returns the model's reply to each prompt, without its thoughts.

@@ -12,25 +12,15 @@ from dataclasses import replace
 from math import isfinite
 from typing import Any, ClassVar
 
-import orjson
-
 from slim_rl.dialogue.players import Policy, PolicyFailure, Sampled
 from slim_rl.errors import Diverged
-from slim_rl.http import Client
+from slim_rl.http import Client, EngineError
 
 Post = Callable[[dict[str, Any]], Awaitable[Any]]  # one request: from body to the answer's JSON; raises on any error
 Read = Callable[[Any], Sampled]  # from an answer's JSON to its turn; raises as indexing does without one
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.1, 5.0  # seconds
 _PASSING = (408, 425, 429)  # temporary client errors
-
-
-class EngineError(Exception):
-    """Engine's answer with an error status."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(f"status {status}, {' '.join(text.split())[:300]}")
-        self.status = status
 
 
 async def sample_turn(
@@ -113,20 +103,6 @@ def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, EngineError) else f"{type(error).__name__}: {error}"
 
 
-class Connection:
-    """Client of engines, which thousands of requests share."""
-
-    def __init__(self) -> None:
-        self._client = Client()
-
-    async def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Any:
-        """Sends one request without retries and returns the answer. Raises EngineError for an error status, and aiohttp's errors."""
-        response = await self._client.send(url, orjson.dumps(body), headers)
-        if response.status >= 300:
-            raise EngineError(response.status, response.content.decode("utf-8", "replace"))
-        return orjson.loads(response.content)
-
-
 class ServedPolicy(Policy):
     """Policy behind a running server or router, for play and evaluation outside a trainer.
 
@@ -154,7 +130,7 @@ class ServedPolicy(Policy):
         self.url, self.model, self.stop_ids = url.rstrip("/"), model, list(stop_ids)
         self.retry_seconds = retry_seconds
         self.sampling = {"temperature": temperature, "top_p": top_p}
-        self._connection = Connection()
+        self._client = Client()
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -173,7 +149,7 @@ class ServedPolicy(Policy):
         """See `dialogue.players.Policy`."""
 
         async def post(body: dict[str, Any]) -> Any:
-            return await self._connection.post(f"{self.url}{self.path}", body, {"X-SMG-Routing-Key": key})
+            return await self._client.post(f"{self.url}{self.path}", body, {"X-SMG-Routing-Key": key})
 
         return await sample_turn(post, self.request(input_ids, max_tokens), self.read, self.retry_seconds)
 

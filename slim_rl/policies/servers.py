@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import httpx
 
@@ -31,31 +30,17 @@ def connect(url: str) -> Server:
     if not url.startswith(("http://", "https://")):
         raise ConfigError(f"--server {url} is not an address. Give one like http://127.0.0.1:30000.")
     try:
-        return _described(url)
-    except httpx.HTTPStatusError:  # it answers, and does not list its model
+        # without a proxy, which does not know this machine's ports
+        answer = httpx.get(f"{url}/v1/models", timeout=10, trust_env=False, follow_redirects=True).raise_for_status()
+        card = answer.json()["data"][0]
+        context = card.get("max_model_len")
+        return Server(url, str(card["id"]), context if isinstance(context, int) else None)
+    except (
+        httpx.HTTPStatusError,
+        AttributeError,
+        LookupError,
+        TypeError,
+    ):  # it answers, and does not describe its model
         return Server(url)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise SlimError(f"No server answers at --server {url} ({error}). Start it.") from error
-
-
-def answers(url: str) -> bool:
-    """Returns True if the server at `url` is ready."""
-    try:
-        return _get(f"{url}/health").is_success
-    except httpx.HTTPError:
-        return False
-
-
-def _described(url: str) -> Server:
-    answer: Any = _get(f"{url}/v1/models").json()
-    try:
-        card = answer["data"][0]
-        context = card.get("max_model_len")
-        return Server(url, str(card["id"]), context if isinstance(context, int) else None)
-    except (AttributeError, LookupError, TypeError):
-        return Server(url)
-
-
-def _get(url: str) -> httpx.Response:
-    # without a proxy, which does not know this machine's ports
-    return httpx.get(url, timeout=10, trust_env=False, follow_redirects=True).raise_for_status()

@@ -143,22 +143,17 @@ class TransformersPolicy(Policy):
                 live = await self._sample_some(decoder, live, joining)
 
     async def _sample_some(self, decoder: Decoder, live: list[_Request], joining: list[_Request]) -> list[_Request]:
-        """Samples until some turns have ended, and delivers these. Returns the others."""
-        if not await self._in_thread(decoder, live, joining):
-            return []
-        for request in (*live, *joining):
-            if request.row.ended and not request.future.done():
-                request.future.set_result(self._ended(request))
-        return [request for request in (*live, *joining) if not request.row.ended]
-
-    async def _in_thread(self, decoder: Decoder, live: list[_Request], joining: list[_Request]) -> bool:
-        """Decodes with the model in evaluation mode. Returns False, and fails all requests, if that raises."""
+        """Samples until some turns have ended, and delivers these. Returns the others; none if that raises, and all fail."""
+        requests = [*live, *joining]
 
         def run() -> None:
             was_training = self.model.training
             self.model.eval()
             try:
-                self._decode(decoder, live, joining)
+                if self.turns is not None:
+                    for request in joining:
+                        request.row.states = self.turns.take(request.key, request.row.input_ids)
+                decoder.decode([request.row for request in live], [request.row for request in joining])
             finally:
                 self.model.train(was_training)
 
@@ -167,17 +162,14 @@ class TransformersPolicy(Policy):
             await asyncio.get_running_loop().run_in_executor(None, run)
         except Exception as error:
             failed = error if isinstance(error, Diverged) else PolicyFailure(f"{type(error).__name__}: {error}")
-            for request in (*live, *joining):
+            for request in requests:
                 if not request.future.done():
                     request.future.set_exception(failed)
-            return False
-        return True
-
-    def _decode(self, decoder: Decoder, live: list[_Request], joining: list[_Request]) -> None:
-        if self.turns is not None:
-            for request in joining:
-                request.row.states = self.turns.take(request.key, request.row.input_ids)
-        decoder.decode([request.row for request in live], [request.row for request in joining])
+            return []
+        for request in requests:
+            if request.row.ended and not request.future.done():
+                request.future.set_result(self._ended(request))
+        return [request for request in requests if not request.row.ended]
 
     def _draw(self, logits: torch.Tensor, streams: Sequence[random.Random]) -> tuple[torch.Tensor, torch.Tensor]:
         """See `decoding.Draw`."""

@@ -15,8 +15,8 @@ import time
 import ray
 
 from slim_rl.backends.slime import driver
-from slim_rl.policies.servers import answers
 from slime_cpu.flags import ENGINE, GPUS
+from slime_cpu.server import answers
 
 _CPUS = (
     4  # Ray's count of shares, and not of cores: one for the rollout manager, one for its lock, the rest for the GPUs

@@ -11,12 +11,21 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
+
 from slim_rl.errors import SlimError
-from slim_rl.policies.servers import answers
 from slim_rl.processes import last_lines, python_module, running
 
 _PORTS = range(20_000, 30_000)
 _STOP_SECONDS = 5  # it has nothing to save; and a server told to end between two weights never does
+
+
+def answers(url: str) -> bool:
+    """Returns True if the server at `url` is ready."""
+    try:
+        return httpx.get(f"{url}/health", timeout=10, trust_env=False, follow_redirects=True).is_success
+    except httpx.HTTPError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from slim_rl.config import ROOT_KEY, Config, Limits, parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError
-from slim_rl.policies.served import Connection
+from slim_rl.http import Client
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class RolloutContext:
     chat: Chat
     worker: RolloutWorker
     # slime's own client looks through all its connections at every request: too slow for many dialogues
-    connection: Connection = field(default_factory=Connection)
+    client: Client = field(default_factory=Client)
 
     def limits(self, args: Namespace, max_new_tokens: int, evaluation: bool) -> Limits:
         """Returns the config's limits, within slime's: `max_new_tokens` bounds the response, as it does in slime's own rollouts."""

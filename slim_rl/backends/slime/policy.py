@@ -57,6 +57,6 @@ class SlimePolicy(Policy):
         headers = {"X-SMG-Routing-Key": self.samples[key].session_id or key} if hashes else None
         if getattr(self.args, "use_rollout_routing_replay", False):
             body["return_routed_experts"] = True
-        post = partial(self.context.connection.post, self.url, headers=headers)
+        post = partial(self.context.client.post, self.url, headers=headers)
         patience = self.context.config.slime.engine_retry_seconds
         return await sample_turn(post, body, read, patience, lambda: self.state.aborted)

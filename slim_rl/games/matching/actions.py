@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from slim_rl.formats import listed
-from slim_rl.games.matching.roster import Mention, Roster
+from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.state import Assignment
 
 ActionKind = Literal["message", "propose", "accept", "reject"]
@@ -128,7 +128,9 @@ def _parse_line(line: str, roster: Roster) -> list[tuple[int, int]] | ActionErro
     """Returns the (reviewer, paper) pairs of one line; none if it names nobody and does not look like a pair."""
     line = _without_asides(line, roster)
     hits = list(roster.hits(line))
-    rest = _rest(line, hits)
+    rest = line
+    for hit in reversed(hits):
+        rest = f"{rest[: hit.start]} {rest[hit.end :]}"
     strange = [word for word in _WORD.findall(rest) if word.casefold() not in _FILLER]
     if not hits:
         sides = _SEPARATOR.split(line, maxsplit=1)
@@ -170,15 +172,6 @@ def _without_asides(line: str, roster: Roster) -> str:
         return aside[0] if before_its_end and named[before_its_end - 1].end > aside.start() else " "
 
     return _BRACKETED.sub(kept, line)
-
-
-def _rest(line: str, hits: Sequence[Mention]) -> str:
-    """Returns the line without the names in it."""
-    parts, at = [], 0
-    for hit in hits:
-        parts.append(line[at : hit.start])
-        at = hit.end
-    return " ".join((*parts, line[at:]))
 
 
 def _unknown(line: str, roster: Roster, word: str = "") -> ActionError:
