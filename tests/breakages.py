@@ -1,4 +1,4 @@
-"""Ten deliberate faults, and the tests that notice each.
+"""Deliberate faults, and the tests that notice each.
 
     python -m tests.breakages              breaks a copy of the tree in each way, and prints which tests fail
     python -m tests.breakages mask kl      only these
@@ -127,6 +127,36 @@ FAULTS = {
         "if getattr(self, each.name) != each.default",
         "",
         ("tests/dialogue/test_worker.py::test_identity_of_a_partner_survives_a_new_setting",),
+    ),
+    "solo": Fault(  # a deal is as hard as its second player finds it
+        "slim_rl/games/matching/generate.py",
+        "solo[rest] = np.maximum(solo[rest], scores_by(beliefs[rest], tables[rest]))",
+        "solo[rest] = scores_by(beliefs[rest], tables[rest])",
+        ("tests/games/matching/test_generate.py::test_every_game_is_hard_and_whole",),
+    ),
+    "errors": Fault(  # refused actions end a game, in a row or not
+        "slim_rl/games/matching/env.py",
+        "        self.errors = 0\n        self.turns_taken += 1\n",
+        "        self.turns_taken += 1\n",
+        ("tests/games/matching/test_env.py::test_errors_in_a_row_end_the_game",),
+    ),
+    "echo": Fault(  # a score that the question names itself counts as learned
+        "slim_rl/games/matching/questions/answers.py",
+        " if value not in named)",
+        ")",
+        ("tests/games/matching/questions/test_replies.py::test_annotate_value_informs_only_if_true_and_new",),
+    ),
+    "prefix": Fault(  # a dialogue continues from the states of another past
+        "slim_rl/policies/batching/turn_cache.py",
+        " or cached.ids != list(input_ids[:length])",
+        "",
+        ("tests/policies/batching/test_turn_cache.py::test_another_past_is_not_mistaken_for_ones_own",),
+    ),
+    "stream": Fault(  # each turn of a dialogue draws the same numbers
+        "slim_rl/policies/transformers.py",
+        "seed_of(self._seed, key, len(input_ids))",
+        "seed_of(self._seed, key)",
+        ("tests/policies/test_transformers.py::test_turns_of_one_dialogue_draw_other_numbers_each",),
     ),
     "seat": Fault(  # self-play gives each seat the other's turns
         "slim_rl/dialogue/loop.py",

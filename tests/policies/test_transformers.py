@@ -55,6 +55,12 @@ def test_logprobs_are_those_of_the_distribution_drawn_from(model, temperature, t
         assert torch.allclose(chosen, torch.tensor(sampled.logprobs), atol=1e-4)
 
 
+def test_turns_of_one_dialogue_draw_other_numbers_each(model) -> None:
+    policy = TransformersPolicy(model, [-1], temperature=1e6)  # all tokens are alike: the draws alone decide
+    first, second, again = (asyncio.run(policy.sample(ids, 12, "one")).ids for ids in ([5, 6], [5, 6, 7], [5, 6]))
+    assert first == again != second
+
+
 def test_a_turn_ends_at_its_stop_token_or_its_own_limit(model) -> None:
     policy = TransformersPolicy(model, [STOP])
     prompts = [[i % 28 + 4, 5] for i in range(60)]
