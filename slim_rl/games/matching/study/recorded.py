@@ -28,29 +28,17 @@ _LINE = re.compile(r"\n|<br\s*/?>", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedAction:
-    """Recorded action of seat `seat`."""
-
-    seat: int
-    action: Action
-
-
-@dataclass(frozen=True, slots=True)
 class RecordedGame:
     """A recorded game.
 
     Attributes:
         state: the instance, with the roster it was played with.
-        actions: every message, proposal and answer, in order.
-        assignment: the accepted plan, or None.
-        score: its true score (DialOp's proposal_reward), 0 without one.
-        reward: score over the best score.
+        actions: every message, proposal and answer, in order, each with its seat.
+        reward: the accepted plan's score over the best; 0 without one.
     """
 
     state: GameState
-    actions: tuple[RecordedAction, ...]
-    assignment: Assignment | None
-    score: int
+    actions: tuple[tuple[int, Action], ...]
     reward: float
 
 
@@ -71,13 +59,13 @@ def read_record(record: Mapping[str, Any]) -> RecordedGame:
         roster = infer_roster(log, state.roster)
         state = GameState.from_dict({**record, "reviewers": roster.reviewers, "papers": roster.papers})
 
-    actions: list[RecordedAction] = []
+    actions: list[tuple[int, Action]] = []
     pending: Assignment | None = None
     accepted: Assignment | None = None
     for number, entry in enumerate(log, start=1):
         try:
             action = _action(entry, state.roster)
-            seat = int(entry["player"])
+            actions.append((int(entry["player"]), action))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(f"Entry {number} of the action_log is malformed ({error!r}).") from error
         except DataError as error:
@@ -90,9 +78,8 @@ def read_record(record: Mapping[str, Any]) -> RecordedGame:
             accepted = pending
         if action.kind != "message":  # talk leaves a proposal pending
             pending = action.assignment
-        actions.append(RecordedAction(seat, action))
     score = state.score(accepted) if accepted is not None else 0
-    return RecordedGame(state, tuple(actions), accepted, score, score / state.best_assignment_reward)
+    return RecordedGame(state, tuple(actions), score / state.best_assignment_reward)
 
 
 def infer_roster(log: list[Mapping[str, Any]], known: Roster) -> Roster:
@@ -239,8 +226,7 @@ def playable(game: RecordedGame) -> list[PlayedTurn]:
             turns.append(PlayedTurn(1 - seat, GO_ON, False))
         turns.append(PlayedTurn(seat, text, True))
 
-    for recorded in game.actions:
-        seat, action = recorded.seat, recorded.action
+    for seat, action in game.actions:
         match action.kind:
             case "message" if pending is not None:
                 continue
