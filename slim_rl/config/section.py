@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 
 from slim_rl.errors import ConfigError, nearest
 
+SEED = "seed"
 _OF_VERL = {
     "gamma": "algorithm.gamma",
     "lam": "algorithm.lam",
@@ -50,6 +51,7 @@ GONE = {
     "train.payment": "write train.reward",
     "train.payment_args": "write train.reward_args",
     "train.question_price": "write train.reward_args.price, with train.reward: price",
+    "verl.mode": "remove it: a game for one is played as any other",
     **{f"verl.{key}": f"write verl.overrides: {{{name}: ...}}" for key, name in _OF_VERL.items()},
     "warmstart.player.about_plan": "write warmstart.player.ask_about_plan_share",
     "warmstart.player.minds_price": "write warmstart.player.cost_aware_share",
