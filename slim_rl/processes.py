@@ -8,8 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -17,7 +16,6 @@ from slim_rl.errors import ConfigError
 
 LEAST_PROCESSES = 16  # processes that any machine may run
 _STOP_SECONDS = 60
-_LAST_LINES = 15
 
 
 @contextlib.contextmanager
@@ -73,17 +71,6 @@ def check_processes(number: int, key: str) -> None:
     most = max(LEAST_PROCESSES, os.cpu_count() or 1)
     if number > most:
         raise ConfigError(f"{key}={number} is more than this machine can run at once; set it to {most} or fewer.")
-
-
-def with_packages(folders: Iterable[Path]) -> dict[str, str]:
-    """Returns this process's environment with `folders` first on the Python path."""
-    path = [*map(str, folders), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(path))}
-
-
-def last_lines(log: Path) -> str:
-    """Returns the last lines of a log file."""
-    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:])
 
 
 @contextlib.contextmanager

@@ -1,15 +1,16 @@
-"""Processes of one run on this machine, started by torchrun (`torch.distributed.run`)."""
+"""Processes of one run on this machine, started by torchrun (`torch.distributed.run`), and the machine's GPUs."""
 
 from __future__ import annotations
 
 import logging
 import os
+import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from slim_rl.errors import ConfigError, SlimError
-from slim_rl.processes import check_processes, environment, last_lines
+from slim_rl.processes import check_processes, environment
 
 _TORCHRUNS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # which it sets together
 # what torch and accelerate take for a run of several processes, and the values that mean one
@@ -49,10 +50,22 @@ def _variable(variable: str, default: str) -> int:
     return int(number)
 
 
+def count_gpus() -> int:
+    """Counts this machine's GPUs: those that CUDA_VISIBLE_DEVICES names, or else those that nvidia-smi lists."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return sum(bool(gpu.strip()) and not gpu.strip().startswith("-") for gpu in visible.split(","))
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    return sum(line.startswith("GPU") for line in listed.splitlines())
+
+
 def start_together(number: int, arguments: Sequence[str]) -> None:
     """Starts `number` processes `python -m slim_rl ARGUMENTS`, of which rank 0 prints, and ends this process when they have ended.
 
-    Does nothing for one process, or in a process with a rank.
+    With GPUs there is at most one process per GPU. Does nothing for one process, or in a process with a rank.
 
     Raises:
         SystemExit: they have ended; its code is that of rank 0, which has said what was wrong.
@@ -61,6 +74,8 @@ def start_together(number: int, arguments: Sequence[str]) -> None:
     if number < 2 or "RANK" in os.environ:
         return
     check_processes(number, "train.processes")
+    if (number := min(number, count_gpus() or number)) < 2:
+        return
     import torch  # if it is missing, the message is the one that says how to install it
     import torch.distributed.run
     from torch.distributed.elastic.multiprocessing.api import SignalException
@@ -80,7 +95,8 @@ def start_together(number: int, arguments: Sequence[str]) -> None:
             if 0 in failed.failures and failed.failures[0].exitcode > 0:
                 raise SystemExit(failed.failures[0].exitcode) from None
             rank, failure = failed.get_first_failure()
-            last = "".join(last_lines(log).rpartition("\n")[2] for log in Path(folder).rglob(f"{rank}/stderr.log"))
+            logs = (log.read_text(errors="replace") for log in Path(folder).rglob(f"{rank}/stderr.log"))
+            last = " ".join(line for log in logs for line in log.splitlines()[-1:])
             raise SlimError(f"Process {rank} of this run stopped with exit code {failure.exitcode}. {last}") from None
         finally:
             logging.disable(logging.NOTSET)

@@ -21,7 +21,7 @@ import orjson
 import pandas as pd
 
 from slim_rl.config import Config
-from slim_rl.config.trainers import SEED
+from slim_rl.config.section import SEED
 from slim_rl.formats import listed
 
 TRAIN = "train"

@@ -64,29 +64,9 @@ class Result:
     after: list[Dialogue]
 
 
-def is_trained(config: Config, folder: Path) -> str:
-    """Returns the message of a launch on a cluster whose steps are all trained."""
-    return (
-        f"{config.name} is trained: {folder} has a checkpoint of the last of its {config.train.steps} steps; more of them prolong it "
-        "(--set train.steps=...), and slim-rl export makes a model of it."
-    )
-
-
 def say(text: str) -> None:
     """Prints a line for the user."""
     print(f"slim-rl: {text}", file=sys.stderr, flush=True)
-
-
-def say_before(config: Config) -> None:
-    """Says what is to be known of a config before anything is spent: its cost."""
-    from slim_rl.backends.cost import estimate_cost, paid_of
-    from slim_rl.config.trainers import shortened
-
-    notes = [shortened(config)]
-    for name, dialogues, member in paid_of(config, config.train.steps * config.train.dialogues):
-        notes.append(f"{name}: {dialogues:,} dialogues in training, {estimate_cost(member, dialogues)}.")
-    for note in filter(None, notes):
-        say(note)
 
 
 def start(request: Request) -> Result | None:

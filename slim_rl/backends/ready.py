@@ -6,7 +6,10 @@ import os
 from pathlib import Path
 
 from slim_rl import bundled
+from slim_rl.backends import say
+from slim_rl.backends.cost import estimate_cost, paid_of
 from slim_rl.config import Config
+from slim_rl.config.trainers import shortened
 from slim_rl.dialogue.games_file import deal, digest_of, existing_rows, games_files
 from slim_rl.dialogue.log import first_trained
 from slim_rl.dialogue.players import make_partners
@@ -16,13 +19,33 @@ from slim_rl.errors import ConfigError, DataError
 from slim_rl.formats import count
 from slim_rl.partners.endpoint import OPENAI_URL
 from slim_rl.policies import check_model_name, is_model_folder
+from slim_rl.runs import RunFolder
 
 
-def check_ready(config: Config) -> None:
-    """Checks the config's model, games and partner. Raises SlimError if one of them is missing or cannot be used."""
-    check_model(config.policy.model)
-    check_games(config)
+def check_start(config: Config, folder: RunFolder, fresh: bool = False) -> None:
+    """Checks the run's folder, games and partner, and prints what the partner will cost.
+
+    Raises SlimError if one of them is missing or cannot be used.
+    """
+    folder.check(fresh)
+    check_games(config, None if fresh else folder.logs)
     try_partner(config)
+    if note := shortened(config):
+        say(note)
+    for name, dialogues, member in paid_of(config, config.train.steps * config.train.dialogues):
+        say(f"{name}: {dialogues:,} dialogues in training, {estimate_cost(member, dialogues)}.")
+
+
+def is_trained(name: str, folder: Path, step: int, steps: int) -> bool:
+    """Returns True if a run has trained its last step. Prints that, or the step from which it resumes."""
+    if step >= steps:
+        say(
+            f"{name} is trained: {folder} has a checkpoint of the last of its {steps} steps; more of them prolong it "
+            "(--set train.steps=...), and slim-rl export makes a model of it."
+        )
+    elif step:
+        say(f"{name} resumes from step {step} of {steps}, its last checkpoint in {folder}.")
+    return step >= steps
 
 
 def check_model(name: str, key: str = "policy.model") -> None:

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from slim_rl.config import FILES, Config
-from slim_rl.config.section import Key, fields_of
+from slim_rl.config.section import SEED, Key, fields_of
 
 Trainer = Literal["slime", "trl", "verl"]
-SEED = "seed"
 KEYS = tuple(
     replace(fact, name=name) for name, info in fields_of(Config) for fact in info.metadata if isinstance(fact, Key)
 )

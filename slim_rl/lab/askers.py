@@ -15,13 +15,18 @@ from numpy.typing import ArrayLike
 from slim_rl.analysis.load import Log, read_dialogue
 from slim_rl.environment import game_of
 from slim_rl.lab.frontier import MOST, Floats, Frontier
-from slim_rl.lab.net_reward import question_costs
 from slim_rl.measured import measured
 from slim_rl.statistics import clustered_mean
 
 IDEAL, RANDOM = "greedy", "random"  # names of the ideal and the random asker among a game's frontiers
 DRAWS = 8  # seeds of the random asker
 _TOGETHER = ["arm", "run", "policy", "phase", "step", "partner", "mode"]
+
+
+def question_costs(rows: pd.DataFrame, prices: Mapping[str, float]) -> pd.Series[float]:
+    """Returns the question cost of each dialogue: its log's, else that of its arm in `prices`, else 0."""
+    defaults = rows["arm"].map(prices).astype(float).fillna(0.0)
+    return rows["price"].fillna(defaults)
 
 
 class Askers:

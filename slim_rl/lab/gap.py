@@ -30,9 +30,8 @@ from numpy.typing import ArrayLike
 from slim_rl.analysis.held_out import COMPARED
 from slim_rl.analysis.load import Log
 from slim_rl.dialogue.measures import MEASURES, Measure
-from slim_rl.lab.askers import Askers, played_by
+from slim_rl.lab.askers import Askers, played_by, question_costs
 from slim_rl.lab.frontier import Floats, Frontier
-from slim_rl.lab.net_reward import question_costs
 
 _LOST = replace(MEASURES["reward"], better="down", role="secondary", bounded=False, signed=True)
 LOSSES: dict[str, Measure] = {

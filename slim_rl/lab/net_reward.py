@@ -9,15 +9,10 @@ import pandas as pd
 
 from slim_rl.analysis.held_out import COMPARED
 from slim_rl.dialogue.measures import MEASURES
+from slim_rl.lab.askers import question_costs
 
 NET_REWARD = replace(MEASURES["reward"], name="net_reward", title="net reward", bounded=False, signed=True, ceiling=1.0)
 COMPARED[NET_REWARD.name] = NET_REWARD
-
-
-def question_costs(rows: pd.DataFrame, prices: Mapping[str, float]) -> pd.Series[float]:
-    """Returns the question cost of each dialogue: its log's, else that of its arm in `prices`, else 0."""
-    defaults = rows["arm"].map(prices).astype(float).fillna(0.0)
-    return rows["price"].fillna(defaults)
 
 
 def with_net_reward(rows: pd.DataFrame, prices: Mapping[str, float]) -> pd.DataFrame:

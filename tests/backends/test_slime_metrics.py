@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from slim_rl.backends.slime import RECORD
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.players import Partner, PartnerFailure
 from slim_rl.dialogue.record import StopReason, Turn
@@ -17,7 +18,6 @@ from slim_rl.games.matching.questions import annotate
 from tests.backends.slime_setup import make_args, make_group, run, sampling_params, serve
 
 from slim_rl.backends.slime import log as metrics  # isort: skip
-from slim_rl.backends.slime.hook import RECORD  # isort: skip
 from slim_rl.rollout import generate, keep_usable_groups, log_eval_rollout, log_rollout, normalize_rewards  # isort: skip
 
 

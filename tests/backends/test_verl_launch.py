@@ -56,7 +56,9 @@ def test_a_wrong_estimator_is_refused_with_verls_own_list(where: str) -> None:
         compose(build_overrides(parse_config({"verl": wrong})), extra)
 
 
-@pytest.mark.parametrize("extra", ["algorithm.gama=0.9", "gamma=1", "actor_rollout_ref.actor.loss_agg_mode=median"])
+@pytest.mark.parametrize(
+    "extra", ["algorithm.gama=0.9", "gamma=1", "trainer.use_v1=false", "actor_rollout_ref.actor.loss_agg_mode=median"]
+)
 def test_a_wrong_key_or_value_is_refused_by_name(extra: str) -> None:
     with pytest.raises(ConfigError, match=extra.split("=")[0].split(".")[-1]):
         compose(build_overrides(Config()), [extra])
@@ -118,9 +120,6 @@ def test_the_three_models_come_from_the_environment() -> None:
     assert not any("REFERENCE" in key for key in alone)
 
 
-ALONE = {"environment": "slim_rl.games.matching.planning.PlanningEnv", "verl": {"mode": "single_turn"}}
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -133,12 +132,10 @@ ALONE = {"environment": "slim_rl.games.matching.planning.PlanningEnv", "verl": {
             },
             "state_values",
         ),
-        ({**ALONE, "train": {"reward": "price", "reward_args": {"price": 0.1}}}, "single_turn"),
         ({"train": {"lr_schedule": "linear"}}, "linear"),
         ({"train": {"lora": {"dropout": 0.1}}}, "dropout is 0.1, which verl does not have"),
         ({"train": {"lora": {}}, "verl": {"reference_model": "other"}}, "reference_model is other, but with"),
         ({"train": {"lr_schedule": "wsd", "lr_decay_steps": 5}}, "wsd"),
-        ({"verl": {"mode": "single_turn"}}, "one-seat"),
         ({"limits": {"context_tokens": 1000}}, "prompt_tokens"),
         ({"environment": "examples.secret_number.SecretNumber", "partner": {"kind": "self"}}, "one seat"),
     ],
@@ -208,11 +205,13 @@ def test_one_grammar_of_overrides(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_short_and_resumed_runs_adapt_the_warm_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = [str(ROOT / "configs/verl_ppo.yaml"), "--dry-run", "--set", f"output_dir={tmp_path}", "--set", "name=r"]
-    (tmp_path / "r" / "checkpoints").mkdir(parents=True)
+    changes = [f"output_dir={tmp_path}", "name=r", "train.warmup_steps=10"]
+    words = [str(ROOT / "configs/verl_ppo.yaml"), "--dry-run", *(f"--set={change}" for change in changes)]
+    load_config(words[0], changes).from_anywhere().write(tmp_path / "r" / "config.yaml")
+    (tmp_path / "r" / "checkpoints").mkdir()
     (tmp_path / "r" / "checkpoints" / "latest_checkpointed_iteration.txt").write_text("2")
     with pytest.raises(SystemExit) as ended:
-        main(["train", *words, "--set", "train.steps=4", "--set", "train.warmup_steps=10"])
+        main(["train", *words, "--set", "train.steps=4"])
     assert not ended.value.code
     printed = capsys.readouterr()
     assert "actor_rollout_ref.actor.optim.lr_warmup_steps=3" in printed.out
@@ -266,7 +265,7 @@ def test_the_scripts_dry_run_prints_verls_command(
     assert "trainer.total_training_steps=7" in printed
     assert "actor_rollout_ref.model.path=models/p" in printed
     assert printed.rstrip().endswith("data.shuffle=false")
-    assert "default_agent_loop=slim_rl_selfplay" in printed
+    assert "default_agent_loop=slim_rl_dialogue" in printed
 
 
 def test_an_error_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:

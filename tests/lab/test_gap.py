@@ -17,10 +17,9 @@ from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.questions.value import frontier as arrays
 from slim_rl.games.matching.state import GameState, MatchingSettings
 from slim_rl.games.matching.study import MatchingInstrument
-from slim_rl.lab.askers import Askers, simulated
+from slim_rl.lab.askers import Askers, question_costs, simulated
 from slim_rl.lab.frontier import Frontier
 from slim_rl.lab.gap import LOSSES, losses, with_gap
-from slim_rl.lab.net_reward import question_costs
 from slim_rl.measured import Instrument
 from tests.analysis import synthetic
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from slime_cpu import sources
 from slime_cpu.environment import environment
+from slime_cpu.server import last_lines
 
-from slim_rl.processes import last_lines, running
+from slim_rl.processes import running
 from tests.paths import ROOT
 
 PYTHON = ROOT / "build" / "slime-env" / "bin" / "python"

@@ -20,8 +20,8 @@ from zipfile import is_zipfile
 
 import psutil
 import torch
+from slime_cpu.server import last_lines
 
-from slim_rl.processes import last_lines
 from tests.fakes.openai_server import OpenAIServer
 from tests.paths import ROOT
 from tests.slime_cpu.conftest import PYTHON

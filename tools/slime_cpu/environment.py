@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 from slim_rl.backends.slime import job
-from slim_rl.processes import with_packages
 
 _TOOLS = Path(__file__).parents[1]
 _HERE = _TOOLS / "slime_cpu"
@@ -24,9 +23,7 @@ _VARIABLES = {
 
 def environment(slime: Path, megatron: Path) -> dict[str, str]:
     """Returns the environment in which the substitutes are installed, and slime, Megatron and slim_rl importable."""
-    ours = with_packages([_HERE / "site", _TOOLS])["PYTHONPATH"]
-    theirs = job.environment(slime, megatron)
-    return theirs | {"PYTHONPATH": f"{ours}{os.pathsep}{theirs['PYTHONPATH']}"} | _VARIABLES
+    return job.environment(_HERE / "site", _TOOLS, slime, megatron) | _VARIABLES
 
 
 def of_the_script(slime: Path, megatron: Path) -> dict[str, str]:

@@ -30,12 +30,12 @@ from slim_rl.config import Config, load_config
 from slim_rl.dialogue.games_file import games_files
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import read_object
-from slim_rl.processes import last_lines, running, signals_end_the_run
+from slim_rl.processes import running, signals_end_the_run
 from slim_rl.runs import RunFolder
 from slime_cpu import flags, sources
 from slime_cpu.environment import environment, of_the_script
 from slime_cpu.progress import told
-from slime_cpu.server import answers, starting
+from slime_cpu.server import answers, last_lines, starting
 
 _NEEDED = ("ray", "sglang", "sglang_router", "torch", "transformers")
 _SGLANG = {

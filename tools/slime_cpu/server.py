@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 
 from slim_rl.errors import SlimError
-from slim_rl.processes import last_lines, python_module, running
+from slim_rl.processes import python_module, running
 
 _PORTS = range(20_000, 30_000)
 _STOP_SECONDS = 5  # it has nothing to save; and a server told to end between two weights never does
@@ -46,6 +46,11 @@ class Starting:
         code = self.process.returncode
         what = f"did not answer in {seconds:g} s" if code is None else f"ended with exit code {code}"
         raise SlimError(f"The SGLang server {what}; the end of {self.log}:\n{last_lines(self.log)}")
+
+
+def last_lines(log: Path) -> str:
+    """Returns the last lines of a log file."""
+    return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
 
 
 @contextmanager

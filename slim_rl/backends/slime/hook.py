@@ -23,14 +23,13 @@ from typing import Any
 
 from slime.utils.types import Sample
 
+from slim_rl.backends.slime import RECORD
 from slim_rl.backends.slime.context import RolloutContext, context_of
 from slim_rl.backends.slime.policy import SlimePolicy
 from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.log import annotate_beside
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.errors import DataError
-
-RECORD = "dialogue"  # the key of sample.metadata under which the record stands
 
 _TRUNCATED = (StopReason.TURN_TOKENS, StopReason.DIALOGUE_TOKENS, StopReason.CONTEXT_LENGTH)
 _GIVEN = (  # what a sample has from slime's data source; the rest is the game's

@@ -15,7 +15,6 @@ from typing import Any
 
 from slim_rl import bundled
 from slim_rl.config import load_config
-from slim_rl.processes import with_packages
 
 PACKAGES = Path(__file__).resolve().parents[3]  # folder that contains the package slim_rl
 # Variables of this machine that every process of the job needs: keys, caches, proxies and network settings.
@@ -38,7 +37,8 @@ def megatron_folder() -> Path | None:
 
 def environment(*folders: Path | None) -> dict[str, str]:
     """Returns the environment of a process that imports packages from these folders, and slim_rl."""
-    return with_packages([*(folder for folder in folders if folder is not None), PACKAGES]) | _MEGATRON
+    path = [*map(str, filter(None, folders)), str(PACKAGES), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, dict.fromkeys(path)))} | _MEGATRON
 
 
 def runtime_environment(path: Path) -> dict[str, Any]:

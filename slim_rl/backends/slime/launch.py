@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from slim_rl import bundled
-from slim_rl.backends import Request, is_trained, say, say_before
+from slim_rl.backends import Request
 from slim_rl.backends.checkpoints import last_whole, locate_model
-from slim_rl.backends.gpus import count_gpus
-from slim_rl.backends.ready import check_games, check_training, try_partner
+from slim_rl.backends.ready import check_start, check_training, is_trained
 from slim_rl.backends.slime import UNPLAYABLE
 from slim_rl.backends.slime.flags import Flags, check_written, flags_of, lines, parse_flags, settled
 from slim_rl.backends.slime.job import slime_folder
@@ -25,7 +24,8 @@ from slim_rl.dialogue.games_file import ensure_games
 from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.errors import ConfigError
 from slim_rl.processes import running, signals_end_the_run
-from slim_rl.runs import RunFolder, check_same
+from slim_rl.ranks import count_gpus
+from slim_rl.runs import RunFolder
 
 SCRIPT = bundled.ROOT / "scripts" / "run_matching.sh"
 TRACKERS = ("tensorboard", "wandb")  # of slime's
@@ -101,21 +101,16 @@ def print_flags(request: Request) -> list[str]:
     model = locate_model(os.environ.get("MODEL") or request.config.policy.model, download=not request.dry_run)
     folder = Path(os.environ.get("SAVE_DIR") or request.config.run_dir).expanduser().absolute()
     config = _of_folder(request.config, model, folder)
-    last = last_whole(folder)
-    trained = last is not None and last + 1 >= config.train.steps
-    check_same(folder / "config.yaml", config)
-    check_games(config, RunFolder(config, folder).logs)
-    try_partner(config)
-    say_before(config)
-    if last is not None and not trained:
-        say(f"Resuming {config.name} from checkpoint {last} in {folder}.")
+    run, last = RunFolder(config, folder), last_whole(folder)
+    check_start(config, run)
+    chosen = {"--ckpt-step", "--start-rollout-id"} & user_flags.keys()
+    trained = not chosen and last is not None and is_trained(config.name, folder, last + 1, config.train.steps)
     flags = lines(flags_of(settled(config), folder))
     if request.dry_run:
         return flags
-    if trained and not {"--ckpt-step", "--start-rollout-id"} & user_flags.keys():
-        say(is_trained(config, folder))
+    if trained:
         return []
-    with RunFolder(config, folder).begin(prepare=partial(ensure_games, config), **_plugins(request.path)):
+    with run.begin(prepare=partial(ensure_games, config), **_plugins(request.path)):
         return flags  # the job then locks the folder itself
 
 

@@ -25,8 +25,8 @@ try:
 except ModuleNotFoundError:  # v0.3.1
     from slime.utils import logging_utils, metric_utils
 
+from slim_rl.backends.slime import RECORD
 from slim_rl.backends.slime.context import config_of
-from slim_rl.backends.slime.hook import RECORD
 from slim_rl.backends.slime.rewards import dialogue_of, flat
 from slim_rl.dialogue.failures import Failures, nothing_measured
 from slim_rl.dialogue.log import DialogueLog

@@ -15,8 +15,8 @@ from typing import Any
 from slime.rollout.filter_hub.base_types import DynamicFilterOutput
 from slime.utils.types import Sample
 
+from slim_rl.backends.slime import RECORD
 from slim_rl.backends.slime.context import config_of
-from slim_rl.backends.slime.hook import RECORD
 from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.training_reward import by_token, make_training_reward

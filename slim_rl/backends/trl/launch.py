@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import warnings
 
-from slim_rl.backends import Request, Result, say, say_before
-from slim_rl.backends.gpus import local_processes
-from slim_rl.backends.ready import check_ready, check_training
+from slim_rl.backends import Request, Result, say
+from slim_rl.backends.ready import check_model, check_start, check_training
 from slim_rl.config import Config
 from slim_rl.errors import ConfigError
 from slim_rl.formats import count
@@ -30,17 +29,14 @@ def start(request: Request) -> Result | None:
     config = request.config
     if request.extra:
         raise ConfigError(f"'{request.extra[0]}' is an override for verl; with trl, keys are changed by --set.")
+    if not request.dry_run:
+        words = [*(f"--set={override}" for override in request.overrides), *(["--fresh"] if request.fresh else [])]
+        start_together(config.train.processes, ["train", str(request.path), *words])
     check(config)
     if own_rank() == 0:
-        RunFolder(config).check(request.fresh)
+        check_model(config.policy.model)
         check_model_folder(config.run_dir / "model")
-        check_ready(config)
-    if not request.dry_run:
-        changes = [word for override in request.overrides for word in ("--set", override)]
-        fresh = ["--fresh"] if request.fresh else []
-        start_together(local_processes(config.train.processes), ["train", str(request.path), *changes, *fresh])
-    if own_rank() == 0:
-        say_before(config)
+        check_start(config, RunFolder(config), request.fresh)
         steps = f"{count(config.train.steps, 'step')} of {config.train.dialogues} dialogues"
         say(f"{config.name}: {steps}, in {config.run_dir}" + ("" if request.dry_run else "; loading TRL and the model"))
     if request.dry_run:

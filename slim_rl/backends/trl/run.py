@@ -33,7 +33,6 @@ from transformers.utils.logging import disable_progress_bar
 from slim_rl import provenance
 from slim_rl.backends import Result, say
 from slim_rl.backends.card import model_card
-from slim_rl.backends.ready import check_games, check_training
 from slim_rl.backends.trl.arguments import grpo_arguments
 from slim_rl.backends.trl.callbacks import HeldOut
 from slim_rl.backends.trl.checkpoints import last_whole_checkpoint, restore
@@ -50,7 +49,6 @@ from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import Diverged, RunStopped, SlimError
 from slim_rl.formats import count
-from slim_rl.policies import check_model_folder
 from slim_rl.policies.lora import check_adapters
 from slim_rl.policies.transformers import TransformersPolicy, load_policy, save_model
 from slim_rl.ranks import own_rank
@@ -69,15 +67,10 @@ def train(config: Config, fresh: bool = False) -> Result:
         SlimError: another process works on the run; the games cannot be used; or the disk is full.
         RunStopped: too many dialogues failed, or the partner takes no more calls; the steps before are saved.
     """
-    check_training(config)
     folder = RunFolder(config)
-    check_games(config, None if fresh else folder.logs)
     torch.set_num_threads(config.train.threads)
     rank = own_rank()
-    if rank == 0:
-        folder.check(fresh)
-        check_model_folder(folder.path / "model")
-    else:
+    if rank:
         disable_progress_bar()
     arguments = grpo_arguments(config, folder.path)  # under torchrun this is where the processes meet
     with arguments.main_process_first(local=False):

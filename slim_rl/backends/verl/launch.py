@@ -15,22 +15,21 @@ from collections.abc import Mapping
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from slim_rl import bundled
-from slim_rl.backends import Request, is_trained, say, say_before
+from slim_rl.backends import Request
 from slim_rl.backends.checkpoints import last_whole
-from slim_rl.backends.gpus import count_gpus
-from slim_rl.backends.ready import check_games, check_model, check_training, try_partner
+from slim_rl.backends.ready import check_model, check_start, check_training, is_trained
 from slim_rl.backends.verl.data import write_data
 from slim_rl.backends.verl.settings import STOP_MARK, compose, run_dir, settings
 from slim_rl.config import Config
 from slim_rl.config.trainers import lookup
 from slim_rl.dialogue.training_reward import make_training_reward
-from slim_rl.environment import STARTED_IN, environment_class
+from slim_rl.environment import STARTED_IN
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.processes import python_module, running, signals_end_the_run
-from slim_rl.runs import RunFolder, check_same
+from slim_rl.ranks import count_gpus
+from slim_rl.runs import RunFolder
 
 FILE = "verl"  # of the run's folder, with .yaml: what hydra is given
 MODELS = {"POLICY_MODEL": "policy.model", "REF_MODEL": "verl.reference_model", "CRITIC_MODEL": "verl.critic_model"}
@@ -55,14 +54,13 @@ def start(request: Request) -> None:
     folder, verl = run_dir(config), settings(config)
     composed = compose(verl, request.extra) if find_spec("verl") else None
     config = config.from_anywhere()
-    check_same(folder / "config.yaml", config)
-    check_games(config, RunFolder(config, folder).logs)
-    try_partner(config)
+    run, step = RunFolder(config, folder), last_whole(folder / "checkpoints") or 0
+    check_start(config, run)
+    steps, mode = config.train.steps, "auto"
+    if composed is not None:
+        steps, mode = composed.trainer.total_training_steps, composed.trainer.resume_mode
+    trained = mode == "auto" and is_trained(config.name, folder, step, steps)
     command = [*python_module("verl.trainer.main_ppo"), "--config-path", str(folder), "--config-name", FILE]
-    step = last_whole(folder / "checkpoints")
-    if step is not None and step < config.train.steps:
-        say(f"{config.name} resumes from step {step} of {config.train.steps}, its last checkpoint")
-    say_before(config)
     if request.dry_run:
         if composed is None:
             print("# verl is not installed here: nothing below was checked by it")
@@ -70,30 +68,27 @@ def start(request: Request) -> None:
             print(f"{key}={value}")
         print(shlex.join([*command, *request.extra]))
         return
-    assert composed is not None
-    if step is not None and step >= composed.trainer.total_training_steps and composed.trainer.resume_mode == "auto":
-        say(is_trained(config, folder))
+    if trained:
         return
-    with RunFolder(config, folder).begin(prepare=partial(write_data, config, folder)):
-        (folder / STOP_MARK).unlink(missing_ok=True)
-        _write(composed, folder / f"{FILE}.yaml")
+    from omegaconf import OmegaConf
+
+    mark = folder / STOP_MARK
+    with run.begin(prepare=partial(write_data, config, folder)):
+        mark.unlink(missing_ok=True)
+        OmegaConf.save(composed, folder / f"{FILE}.yaml")
         # Ray's workers import a user's game from there, and no module of another's: PYTHONPATH would come before Python's own.
         with signals_end_the_run(), running(command, env=os.environ | {STARTED_IN: str(Path.cwd())}) as process:
             code = process.wait()
     if code:
-        why = (
-            (folder / STOP_MARK).read_text(encoding="utf-8")
-            if (folder / STOP_MARK).exists()
-            else "its own message is above"
-        )
+        why = mark.read_text(encoding="utf-8") if mark.exists() else "its own message is above"
         raise SlimError(f"verl stopped with exit code {code}: {why}")
 
 
 def check(config: Config) -> None:
     """Raises ConfigError if verl cannot do what the config asks for."""
     check_training(config)
-    train, verl, training_reward = config.train, config.verl, make_training_reward(config)
-    if training_reward.takes_the_step:
+    train, verl = config.train, config.verl
+    if make_training_reward(config).takes_the_step:
         raise ConfigError(
             f"train.reward={train.reward} needs a step's dialogues at once, which verl's agent loops never see; choose train.backend trl or "
             "slime."
@@ -109,13 +104,6 @@ def check(config: Config) -> None:
         raise ConfigError(
             f"train.lr_schedule is {train.lr_schedule}, which verl does not have; choose constant or cosine."
         )
-    if verl.mode == "single_turn" and environment_class(config.environment).seats != 1:
-        raise ConfigError(
-            "verl.mode is single_turn, but the game is one for two; choose a one-seat environment, for the matching game "
-            "environment: slim_rl.games.matching.planning.PlanningEnv."
-        )
-    if verl.mode == "single_turn" and not training_reward.as_game:
-        raise ConfigError("verl.mode is single_turn, which plays no dialogues: train.reward would have no effect.")
 
 
 def missing() -> str:
@@ -136,9 +124,3 @@ def with_models(config: Config, environment: Mapping[str, str]) -> Config:
             section, name = key.split(".")
             sections.setdefault(section, {})[name] = environment[variable]
     return config.changed(**sections)
-
-
-def _write(composed: Any, path: Path) -> None:
-    from omegaconf import OmegaConf
-
-    OmegaConf.save(composed, path)

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from slim_rl.backends.gpus import local_processes
 from slim_rl.commands.options import ConfigFile, Overrides, Workers, check_folder
 from slim_rl.config import load_config
 from slim_rl.errors import ConfigError
@@ -25,9 +24,9 @@ def command(
     settings = load_config(config, overrides or ())
     if check_folder(output).exists() and not overwrite:
         raise ConfigError(f"{output} exists. Name another folder with --output, or replace it with --overwrite.")
-    changes = [argument for override in overrides or () for argument in ("--set", override)]
-    arguments = ["lab", "warmstart", str(config), "--output", str(output), "--overwrite", *changes]
-    start_together(local_processes(settings.train.processes), arguments)
+    changes = [f"--set={override}" for override in overrides or ()]
+    words = ["lab", "warmstart", str(config), "--output", str(output), "--overwrite", *changes]
+    start_together(settings.train.processes, words)
     from slim_rl.lab.warmstart.train import warmstart
 
     warmstart(settings, output, workers)
