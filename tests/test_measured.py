@@ -10,7 +10,6 @@ import pytest
 
 from examples.treasure import Compass, Treasure
 from slim_rl.analysis import analyze
-from slim_rl.commands.cells import intervention
 from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.log import DialogueLog, annotate, read_log
@@ -23,7 +22,6 @@ from slim_rl.environment import BaseEnvironment, View, environment_class, game_o
 from slim_rl.errors import ConfigError
 from slim_rl.lab import incentives
 from slim_rl.measured import Instrument, measured, says
-from slim_rl.partners.openai_chat import ChatPolicy
 
 
 class Bare(BaseEnvironment):
@@ -88,19 +86,12 @@ def test_it_is_played_logged_read_and_paid_for(tmp_path: Path) -> None:
     assert make_training_reward(priced)(again, 0).rewards == [0.5, 1.0, 0.5, 0.5]
 
 
-def test_it_is_evaluated_and_reported(tmp_path: Path) -> None:
+def test_it_is_reported(tmp_path: Path) -> None:
     with DialogueLog(tmp_path / "logs" / "train.jsonl") as log:
         for dialogue in played():
             log.append(dialogue)
     analyze([tmp_path / "logs"], tmp_path / "plots")
     assert (tmp_path / "plots" / "report.html").exists()
-    worker, row = RolloutWorker(config(), None), GameRow.of(Bare(), "g", {"treasure": [1, 1]})
-    policy = ChatPolicy(config().policy.openai.model_copy(update={"model": "m", "base_url": "http://127.0.0.1:9"}))
-    forced = intervention(config(), "forced:2", policy, None)
-    assert forced is not None
-    assert forced(worker.spec(row, "eval")).identity["intervention"] == "forced:0", (
-        "it knows no question that it could be made to ask"
-    )
 
 
 def test_what_it_cannot_tell_is_said_in_a_sentence() -> None:

@@ -81,16 +81,13 @@ def scripted_player(config: Config, name: str) -> Any:
     game = environment_class(config.environment)
     price = float(np.mean(make_training_reward(config).question_price))
     known = measured(game).baselines(config.game, price, *([int(number)] if number.isdecimal() else []))
-    if name in known:
-        return known[name]
-    if not known:
+    if name not in known:
+        hint = did_you_mean(name, known) or "."
         raise ConfigError(
-            f"--policy {name} is not openai:MODEL, and {game.__name__} has no scripted policies. Name a chat model, or use --checkpoint."
+            f"--policy {name} is neither openai:MODEL nor a scripted policy of {game.__name__} ({', '.join(known) or 'it has none'}). Name "
+            f"one of these, or use --checkpoint for a model{hint}"
         )
-    raise ConfigError(
-        f"--policy {name} is neither openai:MODEL nor a scripted policy of {game.__name__} ({', '.join(known)}). Name one of these, or "
-        f"use --checkpoint for a model{did_you_mean(name, known) or '.'}"
-    )
+    return known[name]
 
 
 def evaluate(
@@ -121,18 +118,17 @@ def evaluate(
         raise ConfigError("Two cells have the same name. Put checkpoints in folders of different names.")
     configs = {cell: cell_config(config, cell) for cell in cells}  # raises before any cell is played
     games, engine = load_rows(config, "eval")[:num_games], engine or EngineChoice()
-    elsewhere = "name another folder (--output ...)"
     if not games:
         raise ConfigError("The config has no held-out games. Set data.eval and data.num_eval.")
-    results: dict[str, list[Dialogue]] = {}
+    elsewhere = "name another folder (--output ...)"
+    results: dict[str, list[Dialogue]] = {cell.name: [] for cell in cells}
     with lock_folder(output, f"The evaluation in {output}", elsewhere):
-        # each model is loaded once
-        for policy in dict.fromkeys(cell.policy for cell in cells):
+        for policy in dict.fromkeys(cell.policy for cell in cells):  # each model is loaded once
             first, *_ = own = [cell for cell in cells if cell.policy == policy]
             ready = _ready(configs[first], first, engine)
+            weights = None if first.scripted or first.chat_model else weights_digest(Path(policy))
             for cell in own:
                 settings, log = configs[cell], output / f"{cell.name}.jsonl"
-                weights = None if cell.scripted or cell.chat_model else weights_digest(Path(cell.policy))
                 record_settings(log, settings, _decides(settings, cell), weights, elsewhere)
                 ready.policy.reseed(seed_of(config.seed, SCOPE))
                 limits = settings.limits.within(context_tokens=(ready.context,))
@@ -148,7 +144,7 @@ def evaluate(
                     policy=intervention(settings, cell.mode, ready.policy, ready.chat),
                     max_live=concurrency or engine.at_once,
                 )
-    return {cell.name: results[cell.name] for cell in cells}
+    return results
 
 
 def _decides(config: Config, cell: Cell) -> list[str]:
@@ -188,48 +184,43 @@ def _ready(config: Config, cell: Cell, engine: EngineChoice) -> ReadyPolicy:
         return ready_policy(config, engine)
 
 
-def parse_mode(mode: str) -> tuple[str, int]:
-    """Returns a mode's name and its number of forced questions. Raises ConfigError for an unknown mode."""
+_NEEDED = {"forbidden": "asks", "forced": "questions_worth_asking"}  # mode -> method of the instrument
+
+
+def parse_mode(config: Config, mode: str) -> tuple[str, int]:
+    """Returns a mode's name and its number of forced questions.
+
+    Raises ConfigError for an unknown mode, or if the config's game lacks the method that the mode needs.
+    """
     name, _, number = mode.partition(":")
-    if (name in ("free", "forbidden") and not number) or (name == "forced" and number.isdecimal()):
-        return name, int(number or 0)
-    raise ConfigError(f"--mode {mode} is unknown. Use free, forbidden or forced:K, such as forced:2.")
-
-
-_NEEDED = {"forbidden": "asks", "forced": "questions_worth_asking"}
-
-
-def check_mode(config: Config, mode: str) -> None:
-    """Raises ConfigError for an unknown mode, or if the config's game lacks the method that the mode needs."""
-    name, _ = parse_mode(mode)
-    needed = _NEEDED.get(name, "")
+    if not (number.isdecimal() if name == "forced" else mode in ("free", "forbidden")):
+        raise ConfigError(f"--mode {mode} is unknown. Use free, forbidden or forced:K, such as forced:2.")
     game = environment_class(config.environment)
-    if needed and not says(game, needed):
+    if name in _NEEDED and not says(game, _NEEDED[name]):
         raise ConfigError(
-            f"--mode {mode} needs the instrument's method {game.__name__}.{needed}, which is missing. Implement it (docs/reference/environment-api.md), or "
-            "leave the mode out."
+            f"--mode {mode} needs the instrument's method {game.__name__}.{_NEEDED[name]}, which is missing. Implement it "
+            "(docs/reference/environment-api.md), or leave the mode out."
         )
+    return name, int(number or 0)
 
 
 def intervention(
     config: Config, mode: str, policy: Player, chat: Chat | None
 ) -> Callable[[DialogueSpec], Player] | None:
     """Returns a function that gives each dialogue the policy of a mode; None for free play."""
-    name, number = parse_mode(mode)
-    if name == "free":
-        return None
+    name, number = parse_mode(config, mode)
     game = environment_class(config.environment)
     instrument = measured(game)
 
     def player(spec: DialogueSpec) -> Player:
-        if name == "forbidden":
-            asks = partial(instrument.asks, game_state=spec.row.game_state)
-            instead = f"[{game.tags[0]}] {INSTEAD}" if game.tags else INSTEAD
-            return NeverAsk(policy, chat, asks, instead)
         row = spec.row
-        return AskFirst(policy, chat, instrument.questions_worth_asking(row.game_state, row.seat, number, spec.seed))
+        if name == "forced":
+            questions = instrument.questions_worth_asking(row.game_state, row.seat, number, spec.seed)
+            return AskFirst(policy, chat, questions)
+        asks = partial(instrument.asks, game_state=row.game_state)
+        return NeverAsk(policy, chat, asks, f"[{game.tags[0]}] {INSTEAD}" if game.tags else INSTEAD)
 
-    return player
+    return None if name == "free" else player
 
 
 def notes(played: Mapping[str, Sequence[Dialogue]]) -> Iterator[str]:

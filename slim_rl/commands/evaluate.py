@@ -14,15 +14,7 @@ import typer
 
 from slim_rl.backends.cost import estimate_cost, paid_of
 from slim_rl.commands.cells import CHAT, SCRIPTED, Cell, cell_config, evaluate, notes, scripted_player
-from slim_rl.commands.options import (
-    Concurrency,
-    ConfigFile,
-    Engine,
-    Human,
-    Overrides,
-    ServerAddress,
-    check_folder,
-)
+from slim_rl.commands.options import ConfigFile, Human, Overrides, Strings, check_folder
 from slim_rl.commands.screen import print_answer, printable
 from slim_rl.config import Config, load_config
 from slim_rl.dialogue.failures import check_measured
@@ -32,43 +24,38 @@ from slim_rl.policies import check_model_name, model_of
 from slim_rl.policies.engines import EngineChoice
 from slim_rl.processes import interruptible
 
-GAMES = 200  # default number of games per cell
+GAMES, LOGS = 200, Path("logs/evaluation")  # default number of games per cell, and folder
 
 
 def command(
     config: ConfigFile,
     checkpoint: Annotated[
-        list[str] | None, typer.Option("--checkpoint", "--model", help="model or run folder, or hub name (repeatable)")
+        Strings, typer.Option("--checkpoint", "--model", help="model or run folder, or hub name (repeatable)")
     ] = None,
     policy: Annotated[
-        list[str] | None,
+        Strings,
         typer.Option(
             help="openai:MODEL for a chat model (its endpoint is policy.openai); or a scripted policy of the game, in the "
             "matching game random, solo, ideal, forced:K and greedy:K (repeatable)"
         ),
     ] = None,
     partner: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="partner: a kind (shy, mute, openai), or a member of partner.mixture; the config's by default (repeatable)"
-        ),
+        Strings, typer.Option(help="kind of partner, or a member of the mixture; the config's by default (repeatable)")
     ] = None,
-    mode: Annotated[
-        list[str] | None, typer.Option(help="mode of play: free, forbidden or forced:K (repeatable)")
-    ] = None,
+    mode: Annotated[Strings, typer.Option(help="free, forbidden or forced:K questions (repeatable)")] = None,
     games: Annotated[int, typer.Option("--num-games", "--games", min=1, help="held-out games per cell")] = GAMES,
     num_trials: Annotated[int, typer.Option(min=1, help="dialogues per game")] = 1,
-    output: Annotated[Path, typer.Option("--output", "--output-dir", help="folder for the logs")] = Path(
-        "logs/evaluation"
-    ),
-    engine: Engine = "transformers",
-    server: ServerAddress = None,
-    concurrency: Concurrency = None,
+    output: Annotated[Path, typer.Option("--output", "--output-dir", help="folder for the logs")] = LOGS,
+    engine: Annotated[
+        str, typer.Option(help="what samples a checkpoint: transformers (in this process), or a server: sglang or vllm")
+    ] = "transformers",
+    server: Annotated[str | None, typer.Option(metavar="URL", help="running server of sglang or vllm")] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, help="dialogues at once (default: 1000 with a server, else all)")
+    ] = None,
     human: Human = None,
     overrides: Overrides = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="print the cells and their estimated cost, and stop")
-    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print the cells and their cost, and stop")] = False,
 ) -> None:
     """Play held-out games for every (policy, partner, mode), and print a table with intervals.
 
@@ -86,21 +73,18 @@ def command(
         for kind in partner or [settings.opposite.name]
         for name in mode or ["free"]
     )
-    cells = list(dict.fromkeys(wanted))  # without duplicates
     # an unknown partner is refused before games are dealt
-    configs = {cell: cell_config(settings, cell) for cell in cells}
+    configs = {cell: cell_config(settings, cell) for cell in dict.fromkeys(wanted)}
     for name in checkpoint:
         check_model_name(name, "--checkpoint")
     if dry_run:
         games = min(games, games_files(settings).get("eval", (None, 0))[1])
         each = f", {num_trials} dialogues each" if num_trials > 1 else ""
-        for cell in cells:
-            typer.echo(
-                "; ".join([f"{cell.name}: {games} games{each}", *cost_of(cell, configs[cell], games * num_trials)])
-            )
+        for cell, its in configs.items():
+            typer.echo("; ".join([f"{cell.name}: {games} games{each}", *cost_of(cell, its, games * num_trials)]))
         return
     with interruptible(f"the dialogues are in {output}, and the same command plays the rest."):
-        played = evaluate(settings, cells, output, games, choice, concurrency, num_trials)
+        played = evaluate(settings, list(configs), output, games, choice, concurrency, num_trials)
     print_answer([dialogue for dialogues in played.values() for dialogue in dialogues], human)
     for sentence in notes(played):
         typer.echo(printable(sentence))

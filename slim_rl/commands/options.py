@@ -12,18 +12,15 @@ from slim_rl.environment import environment_class, is_ours
 from slim_rl.errors import ConfigError
 
 CONFIG_HELP = f"YAML file, or one of these names: {', '.join(bundled.names())}"
+Strings = list[str] | None
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help=CONFIG_HELP, show_default=False)]
 Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", "-s", help="override a key: partner.kind=mute (repeatable)", metavar="KEY=VALUE"),
+    Strings, typer.Option("--set", "-s", help="override a key: partner.kind=mute (repeatable)", metavar="KEY=VALUE")
 ]
 Backend = Annotated[str | None, typer.Option(help="trl, slime or verl; the config's by default")]
-Workers = Annotated[
-    int, typer.Option(min=1, help="processes that generate games; the games do not depend on their number")
-]
+Workers = Annotated[int, typer.Option(min=1, help="processes that generate games, the same for any number")]
 Human = Annotated[
-    Path | None,
-    typer.Option("--human", "--references", help="DialOp's optimization.jsonl, to compare with the reward of people"),
+    Path | None, typer.Option("--human", "--references", help="DialOp's optimization.jsonl, to compare with people")
 ]
 Logs = Annotated[
     list[Path] | None, typer.Argument(metavar="LOG", help="dialogue logs, or folders of them", show_default=False)
@@ -31,28 +28,14 @@ Logs = Annotated[
 LogDirs = Annotated[list[Path] | None, typer.Option("--log-dir", help="same as LOG (repeatable)")]
 Paper = Annotated[bool, typer.Option("--paper", help="write each table as CSV and each figure as PDF, too")]
 Games = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--game",
-        metavar="DOTTED.PATH",
-        help="import this custom environment, which the logs name, such as examples.treasure.Treasure (repeatable)",
-    ),
-]
-Engine = Annotated[
-    str,
-    typer.Option(help="engine that samples a checkpoint: transformers (in this process), sglang or vllm (a server)"),
-]
-ServerAddress = Annotated[
-    str | None, typer.Option(metavar="URL", help="URL of a running server, which sglang and vllm need")
-]
-Concurrency = Annotated[
-    int | None, typer.Option(min=1, help="maximum number of dialogues at once (default: 1000 with a server, else all)")
+    Strings,
+    typer.Option("--game", metavar="DOTTED.PATH", help="import this custom environment of the logs (repeatable)"),
 ]
 
 _FILES = (".csv", ".html", ".json", ".jsonl", ".parquet", ".png", ".txt", ".xlsx", ".yaml")
 
 
-def changes_of(overrides: list[str] | None, backend: str | None) -> list[str]:
+def changes_of(overrides: Strings, backend: str | None) -> list[str]:
     """Returns the changes of a config that --set and --backend ask for."""
     return [*(overrides or ()), *([f"train.backend={backend}"] if backend else ())]
 
@@ -66,7 +49,7 @@ def all_logs(logs: list[Path] | None, log_dirs: list[Path] | None) -> list[Path]
     )
 
 
-def import_games(games: list[str] | None) -> None:
+def import_games(games: Strings) -> None:
     """Imports the games of --game, which logs name but never import. Raises ConfigError if an import fails."""
     for game in games or ():
         environment_class(game)

@@ -152,7 +152,7 @@ def test_scripted_policy_checkpoint_and_chat_model_are_rows(
 def test_a_game_without_scripted_policies_says_so(capsys: Any) -> None:
     with pytest.raises(SystemExit):
         main(["evaluate", str(ROOT / "examples" / "treasure.yaml"), "--policy", "random"])
-    assert "Treasure has no scripted policies" in capsys.readouterr().err
+    assert "scripted policy of Treasure (it has none)" in capsys.readouterr().err
 
 
 def test_a_dry_run_says_what_a_chat_model_would_cost(config: Path, tmp_path: Path, capsys: Any) -> None:
