@@ -12,7 +12,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from slim_rl.backends import Result
+from slim_rl.backends import Result, train
 from slim_rl.config import Config, load_config
 from slim_rl.dialogue.games_file import load_rows
 from slim_rl.errors import SlimError
@@ -41,11 +41,11 @@ def make_model(config: Config) -> None:
 
 def main(path: str, overrides: Sequence[str] = ()) -> Result:
     config = load_config(path, overrides)
-    from slim_rl.backends.trl.run import train  # seconds of loading, which a config with a mistake does not wait for
-
     if config.policy.model.startswith("data/"):
         make_model(config)
-    return train(config)
+    result = train(config)
+    assert result is not None  # TRL trains in this process
+    return result
 
 
 if __name__ == "__main__":

@@ -164,6 +164,78 @@ FAULTS = {
         'replace(turn, role="policy") if turn.seat != seat',
         ("tests/dialogue/test_loop.py::test_selfplay_gives_each_seat_its_own_view",),
     ),
+    "groups": Fault(  # self-play compares both seats in one group
+        "slim_rl/dialogue/worker.py",
+        'group=f"{spec.group}/{seat}" if self.selfplay else spec.group',
+        "group=spec.group",
+        ("tests/backends/test_trl.py::test_selfplay_gives_two_rows_a_game_with_one_reward",),
+    ),
+    "sides": Fault(  # self-play trains each seat's group on the other seat's dialogues
+        "slim_rl/backends/trl/rollouts.py",
+        "{spec.id}/{name.rpartition('/')[2]}",
+        "{spec.id}/{1 - int(name.rpartition('/')[2])}",
+        ("tests/backends/test_trl.py::test_selfplay_gives_two_rows_a_game_with_one_reward",),
+    ),
+    "share": Fault(  # each process learns from the rewards of rank 0
+        "slim_rl/backends/trl/rollouts.py",
+        "slice(rank * len(dialogues), (rank + 1) * len(dialogues))",
+        "slice(0, len(dialogues))",
+        ("tests/backends/test_training_reward.py::test_trl_process_gets_its_own_share_of_the_step",),
+    ),
+    "twice": Fault(  # a resumed run keeps the metrics of the steps that it trains again
+        "slim_rl/backends/trl/callbacks.py",
+        'line["step"] < state.global_step)',
+        'line["step"] <= state.global_step)',
+        ("tests/backends/test_trl.py::test_a_run_trains_logs_and_can_be_interrupted_at_any_step",),
+    ),
+    "lost": Fault(  # a resumed run loses the metrics of the last step of its checkpoint
+        "slim_rl/backends/trl/callbacks.py",
+        'line["step"] < state.global_step)',
+        'line["step"] < state.global_step - 1)',
+        ("tests/backends/test_trl.py::test_a_run_trains_logs_and_can_be_interrupted_at_any_step",),
+    ),
+    "mean": Fault(  # slime compares a whole batch as one group
+        "slim_rl/backends/slime/rewards.py",
+        "groups[dialogue.group].append(index)",
+        'groups[""].append(index)',
+        ("tests/backends/test_slime_rewards.py::test_failed_games_never_shift_a_baseline",),
+    ),
+    "eval": Fault(  # a failed game counts as 0 in slime's average of an evaluation
+        "slim_rl/backends/slime/log.py",
+        "[fmean(played) if reward is None else reward for reward in rewards]",
+        "[reward or 0.0 for reward in rewards]",
+        ("tests/backends/test_slime_metrics.py::test_an_evaluations_average_is_of_the_games_played",),
+    ),
+    "failed": Fault(  # verl learns from failed dialogues
+        "slim_rl/backends/verl/agent_loop.py",
+        "if dialogue.failed or not dialogue.response_ids:",
+        "if not dialogue.response_ids:",
+        ("tests/backends/test_verl_failures.py::test_a_failed_dialogue_leaves_no_trace_in_its_group",),
+    ),
+    "diverged": Fault(  # TRL updates with a gradient that is not finite
+        "slim_rl/backends/trl/finite.py",
+        "if not self.accelerator.gather(",
+        "if False and not self.accelerator.gather(",
+        ("tests/backends/test_trl_diverged.py::test_a_rate_that_breaks_the_weights_saves_nothing",),
+    ),
+    "again": Fault(  # an evaluation never plays a failed dialogue again
+        "slim_rl/dialogue/evaluation.py",
+        "for dialogue in earlier if not dialogue.failed}",
+        "for dialogue in earlier}",
+        ("tests/dialogue/test_evaluation.py::test_failed_dialogues_are_played_again",),
+    ),
+    "steps": Fault(  # a resumed run keeps the dialogues of the steps that it plays again
+        "slim_rl/dialogue/log.py",
+        '(line.get("step") or 0) < from_step',
+        '(line.get("step") or 0) <= from_step',
+        ("tests/dialogue/test_log.py::test_log_resume_drops_lines_of_repeated_steps",),
+    ),
+    "hidden": Fault(  # the other seat reads a refused action
+        "slim_rl/dialogue/loop.py",
+        "if is_valid or seat == author:",
+        "if True:",
+        ("tests/dialogue/test_loop.py::test_errors_go_to_their_author_alone",),
+    ),
 }
 EVERYTHING = ("-m", "not verl and not slime", "tests")
 

@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 
 from slim_rl.analysis.report import answer
 from slim_rl.backends import Result
+from slim_rl.backends.ready import check_games
 from slim_rl.backends.step_line import step_line
 from slim_rl.backends.trl import run as local
 from slim_rl.backends.trl.checkpoints import last_whole_checkpoint
@@ -303,5 +304,4 @@ def test_too_few_games_for_a_step_are_refused(folder: Path, selfplay: bool) -> N
     changes = [f"data.train={games}", "data.num_train=2", "train.games_per_step=5", "train.eval_games=0"]
     config = make_config(folder, "few", *changes, *(["partner.kind=self"] if selfplay else []))
     with pytest.raises(DataError, match=r"has 2 games, too few for a step of train.games_per_step=5"):
-        local.train(config)
-    assert not (config.run_dir / "model").exists()
+        check_games(config)
