@@ -159,7 +159,7 @@ def _decides(config: Config, cell: Cell) -> list[str]:
 
 def cell_config(config: Config, cell: Cell) -> Config:
     """Returns the config of a cell. Raises ConfigError for a partner or mode that its policy cannot play."""
-    check_mode(config, cell.mode)
+    parse_mode(config, cell.mode)
     if member := (config.partner.mixture or {}).get(cell.partner):
         alone = config.changed(partner={"mixture": {cell.partner: member}})
     else:
