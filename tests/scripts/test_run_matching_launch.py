@@ -73,7 +73,7 @@ def test_launch_makes_what_is_missing_and_cleans_up(cluster: Cluster, model: Pat
     made = games.stat().st_mtime_ns
     (run / "latest_checkpointed_iteration.txt").write_text("2")
     again = launch(cluster, "--set=train.steps=5", *own, MODEL=model, CONFIG=small, SAVE_DIR=run, **secrets)
-    assert again.returncode == 0 and again.stderr.count(f"Resuming {run.name} from checkpoint 2 in {run}.") == 1
+    assert again.returncode == 0 and again.stderr.count(f"{run.name} resumes from step 3 of 5") == 1
     flags = flags_of(cluster.trained["words"])
     assert (flags["--load"], flags["--num-rollout"]) == ([str(run)], ["5"])
     assert "--override-opt-param-scheduler" in flags, "for other steps and another rate"
