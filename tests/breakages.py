@@ -150,7 +150,7 @@ FAULTS = {
         "slim_rl/policies/batching/turn_cache.py",
         " or cached.ids != list(input_ids[:length])",
         "",
-        ("tests/policies/batching/test_turn_cache.py::test_another_past_is_not_mistaken_for_ones_own",),
+        ("tests/policies/test_batching.py::test_another_past_is_not_mistaken_for_ones_own",),
     ),
     "stream": Fault(  # each turn of a dialogue draws the same numbers
         "slim_rl/policies/transformers.py",
