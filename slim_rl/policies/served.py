@@ -9,6 +9,7 @@ import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import isfinite
 from typing import Any, ClassVar
 
@@ -147,10 +148,7 @@ class ServedPolicy(Policy):
 
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
         """See `dialogue.players.Policy`."""
-
-        async def post(body: dict[str, Any]) -> Any:
-            return await self._client.post(f"{self.url}{self.path}", body, {"X-SMG-Routing-Key": key})
-
+        post = partial(self._client.post, f"{self.url}{self.path}", headers={"X-SMG-Routing-Key": key})
         return await sample_turn(post, self.request(input_ids, max_tokens), self.read, self.retry_seconds)
 
 

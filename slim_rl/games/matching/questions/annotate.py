@@ -95,11 +95,10 @@ def annotate(dialogue: Dialogue) -> None:
 
 
 def _clear(turn: Turn) -> None:
-    turn.questions, turn.pairs, turn.learnable, turn.informative = [], [], [], []
-    turn.stated, turn.volunteered, turn.redundant = [], [], []
+    turn.clear_annotations()
+    for name in ("questions", "pairs", "learnable", "informative", "stated", "volunteered", "redundant"):
+        setattr(turn, name, [])
     turn.seeking = False
-    turn.malformed = turn.unread = turn.answered = turn.question_value = turn.gain = turn.regret = None
-    turn.question_rank = turn.unknown = turn.state_value = turn.best_known = None
 
 
 def _proposes(turn: Turn) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.games.matching.partners.judging import judge
+from slim_rl.games.matching.partners.scripted import ACCEPT_FRACTION
 from slim_rl.games.matching.questions import answers
 from slim_rl.games.matching.reading.masking import NAME, mask
 from slim_rl.games.matching.reading.reader import Reading, read
@@ -33,7 +34,6 @@ CHECKS = {
     "aside": f"words outside its action {NO_FAULT}",  # replies; the policy does not hear them
     "unread": f"number not readable {NO_FAULT}",  # numbers said
 }
-DEFAULT_ACCEPT_FRACTION = 0.75  # for partners whose identity names none
 
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?")
 _SPOKEN = ("message", "reject")
@@ -47,7 +47,13 @@ def faults(dialogue: Dialogue) -> dict[str, tuple[int, int]]:
 def audit(dialogue: Dialogue) -> dict[str, tuple[int, int]]:
     """Returns `faults` under the names of `CHECKS`."""
     game = state_of(dialogue.game_state)
-    return {} if game is None else _Audit(dialogue, game).run()
+    if game is None:
+        return {}
+    audit = _Audit(dialogue, game)
+    for turn in dialogue.turns:
+        audit.read(turn)
+    audit.count_the_last_straw()
+    return audit.counts
 
 
 class _Audit:
@@ -61,28 +67,22 @@ class _Audit:
         self.allowed: set[Pair] = set()  # pairs asked about so far
         self.quotable: set[tuple[Pair, float]] = set()
         self.texts: list[str] = []  # all valid words so far
-        self.message = Reading()  # the policy's last valid action
+        self.previous: Turn | None = None  # the policy's last valid action, and its reading
+        self.message = Reading()
 
-    def run(self) -> dict[str, tuple[int, int]]:
-        previous: Turn | None = None  # the policy's last valid action
-        for turn in self.dialogue.turns:
-            if turn.role == "policy":
-                if turn.error is None and turn.action is not None:
-                    previous = turn
-                    self._note_policy(turn)
-                continue
+    def read(self, turn: Turn) -> None:
+        """Counts the faults of a turn of the partner, and notes one of the policy."""
+        valid = turn.error is None and turn.action is not None
+        if turn.role != "policy":
             self._count_malformed(turn)
-            if turn.error is None and turn.action is not None:
-                self._judge(turn, previous)
-                self.texts.append(turn.text)
-        self._count_the_last_straw()
-        return self.counts
-
-    def _note_policy(self, turn: Turn) -> None:
-        self.message = read(turn.text, self.roster, self.texts)
-        self.texts.append(turn.text)
-        self.allowed.update(self.message.asked)
-        self.quotable.update(self.message.statements)
+            if valid:
+                self._judge(turn, self.previous)
+        elif valid:
+            self.previous, self.message = turn, read(turn.text, self.roster, self.texts)
+            self.allowed.update(self.message.asked)
+            self.quotable.update(self.message.statements)
+        if valid:
+            self.texts.append(turn.text)
 
     def _judge(self, turn: Turn, previous: Turn | None) -> None:
         kind = (turn.action or {}).get("kind")
@@ -123,21 +123,19 @@ class _Audit:
         if plan is None:
             return
         view = MatchingView(self.seat, self.roster, self.table, self.game.scale(self.seat), tuple(plan), 0)
-        fraction = float(self.dialogue.partner.get("accept_fraction", DEFAULT_ACCEPT_FRACTION))
+        fraction = float(self.dialogue.partner.get("accept_fraction", ACCEPT_FRACTION))
         self._add("bad_accept", not judge(view, tuple(plan), fraction).accepts)
 
     def _count_malformed(self, turn: Turn) -> None:
         asked_again = turn.usage.malformed if turn.usage else 0
         if turn.text:
             self._add("aside", turn.usage.asides if turn.usage else 0, 1)
-        none_came = turn.error is not None and turn.error == self.dialogue.failure
         # a turn without words records what was paid all the same
-        if none_came and self.dialogue.stop_reason is not StopReason.PARTNER_ERRORS:
-            self._add("malformed", asked_again, asked_again)
-        else:
-            self._add("malformed", asked_again + (turn.error is not None), asked_again + 1)
+        failed = self.dialogue.stop_reason is not StopReason.PARTNER_ERRORS and turn.error == self.dialogue.failure
+        came = turn.error is None or not failed
+        self._add("malformed", asked_again + (came and turn.error is not None), asked_again + came)
 
-    def _count_the_last_straw(self) -> None:
+    def count_the_last_straw(self) -> None:
         """Counts the fault of a partner that retries its model by itself and leaves no turn when it gives up."""
         turns = [turn for turn in self.dialogue.turns if turn.role == "partner"]
         if self.dialogue.stop_reason is StopReason.PARTNER_ERRORS and not (turns and turns[-1].error is not None):
