@@ -98,5 +98,5 @@ def samples(number: int, seed: int = 1) -> list[Sample]:
 
 def run(args: Namespace, partner: Yes, work: Coroutine[Any, Any, Any]) -> Any:
     """Runs `work` on a new event loop, with `partner` for every dialogue."""
-    worker_module.make_partners = lambda config: {"bench": partner}  # type: ignore[assignment]
+    worker_module.make_partners = lambda config: dict.fromkeys(config.members, partner)  # type: ignore[assignment]
     return slime_setup.run(args, work)
