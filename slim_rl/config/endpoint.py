@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
@@ -53,6 +53,7 @@ LEAST_CONCURRENCY, MOST_CONCURRENCY = 64, 1024  # of requests to an endpoint, wh
 class OpenAIConfig(Section):
     """A partner behind an OpenAI-compatible endpoint. The API key comes from the environment, never from the config."""
 
+    player: ClassVar[str] = "partner"  # in sentences
     model: str = Field(
         "gpt-4.1-2025-04-14",
         description="model name; a dated snapshot stays the same partner for the whole run; public pages date GPT-4.1's shutdown "
@@ -166,6 +167,7 @@ class ChatPolicyConfig(OpenAIConfig):
     text only. The other keys are those of `partner.openai`.
     """
 
+    player: ClassVar[str] = "policy"
     model: str = ""
     """set by --policy openai:MODEL"""
     prompt: Path | None = None

@@ -2,7 +2,7 @@
 
     dialogue = await play_dialogue(env, policy, partner, chat, limits, game_state=state, id="a")
 
-Each turn has three steps: the seat's view, its player's turn, and what the game says to it (`_Game`). The loop is async and knows no
+Each turn has three steps: the seat's view, its player's turn, and what the game says to it (`Game`). The loop is async and knows no
 framework: one event loop runs thousands of dialogues.
 
 Invariants:
@@ -45,7 +45,7 @@ async def play_dialogue(
     seed: int = 0,
     price: float | None = None,
 ) -> Dialogue:
-    """Plays `game_state` with the policy on `seat` and the partner on the other seat, and returns the dialogue (see `play_game`).
+    """Plays `game_state` with the policy on `seat` and the partner on the other seat, and returns the dialogue (see `Game`).
 
     Args:
         id: name of the dialogue and routing key of the policy.
@@ -54,45 +54,19 @@ async def play_dialogue(
     """
     environment = f"{type(env).__module__}.{type(env).__qualname__}"
     dialogue = Dialogue(id, game_id, seat, seed, as_dict(game_state), {}, {"kind": "none"}, environment, price=price)
-    await play_game(env, [dialogue], policy, partner, chat, limits)
+    await Game(env, [dialogue], policy, partner, chat, limits).play()
     return dialogue
 
 
-async def play_game(
-    env: BaseEnvironment,
-    dialogues: Sequence[Dialogue],
-    policy: Player,
-    partner: Partner | None,
-    chat: Chat | None,
-    limits: Limits,
-) -> None:
-    """Plays the game of `dialogues`, which hold its origin, and fills in the rest of them.
+class Game:
+    """Running game: environment, players and turns so far.
 
     Args:
-        dialogues: one per seat of the policy: one, or both of self-play, which share reward and stop reason.
+        dialogues: records, one per seat of the policy: one, or both of self-play, which share reward and stop reason.
         policy: engine that samples for the trained policy, or a text player in its place.
         partner: player of the other seat; None in self-play and in one-seat games.
         chat: token boundaries, also for the text of a text player; None: the policy plays by text alone.
-
-    A failure of the partner or the engine is the stop reason, with reward None. Other exceptions of a player or game are raised, after the
-    turns before them are filled in.
     """
-    game = _Game(env, dialogues, policy, partner, chat, limits)
-    try:
-        await game.play()
-    finally:
-        for seat, dialogue in game.dialogues.items():
-            dialogue.policy = policy.identity  # read in the end: an endpoint may refuse some of its settings
-            dialogue.partner = partner.identity if partner else dialogue.partner
-            dialogue.turns = [
-                replace(turn, role="policy") if turn.seat == seat else replace(turn, role="partner", span=None)
-                for turn in game.turns
-            ]
-        env.close()
-
-
-class _Game:
-    """Running game: environment, players and turns so far."""
 
     def __init__(
         self,
@@ -111,7 +85,7 @@ class _Game:
                 )
         if chat is None and policy.reads_tokens:
             raise ValueError("a policy with tokens needs a chat template")
-        self.env, self.limits = env, limits
+        self.env, self.limits, self.policy, self.partner = env, limits, policy, partner
         self.dialogues = {dialogue.seat: dialogue for dialogue in dialogues}  # of the policy's seats
         self.turns: list[Turn] = []
         self._history: dict[int, list[Utterance]] = {seat: [] for seat in range(env.seats)}
@@ -131,6 +105,24 @@ class _Game:
             raise ValueError("a game for two needs a partner")
 
     async def play(self) -> None:
+        """Plays to the end, and fills in the dialogues, which hold the game's origin.
+
+        A failure of the partner or the engine is the stop reason, with reward None. Other exceptions of a player or game are raised, after
+        the turns before them are filled in.
+        """
+        try:
+            await self._play()
+        finally:
+            for seat, dialogue in self.dialogues.items():
+                dialogue.policy = self.policy.identity  # read in the end: an endpoint may refuse some of its settings
+                dialogue.partner = self.partner.identity if self.partner else dialogue.partner
+                dialogue.turns = [
+                    replace(turn, role="policy") if turn.seat == seat else replace(turn, role="partner", span=None)
+                    for turn in self.turns
+                ]
+            self.env.close()
+
+    async def _play(self) -> None:
         """Plays to the end, and writes stop reason and reward."""
         started, reason, failure = time.monotonic(), None, None
         try:

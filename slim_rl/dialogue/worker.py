@@ -22,7 +22,7 @@ from slim_rl.config import Config, Limits
 from slim_rl.config.trainers import learned_settings
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.games_file import GameRow
-from slim_rl.dialogue.loop import play_game
+from slim_rl.dialogue.loop import Game
 from slim_rl.dialogue.players import Partner, Player, make_partners
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.training_reward import make_training_reward
@@ -151,7 +151,8 @@ class RolloutWorker:
         dialogues: list[Dialogue] = []
         try:
             dialogues = self._records(spec, policy, partner)
-            await play_game(self.environment(), dialogues, policy, partner, self.chat, limits or self.config.limits)
+            game = Game(self.environment(), dialogues, policy, partner, self.chat, limits or self.config.limits)
+            await game.play()
         except SlimError:
             raise
         except Exception as error:

@@ -103,10 +103,10 @@ TABLE = (
     Row(
         "refused",
         r"^404|^0 .*\b(endpoint|route|path|method|url)\b",
-        "are partner.openai.base_url and the model {model} right?",
+        "are {player}.openai.base_url and the model {model} right?",
     ),
-    Row("refused", r"^3", "it answers from another address: is partner.openai.base_url right?"),
-    Row("refused", r"^(405|410|501)", "is partner.openai.base_url right?"),
+    Row("refused", r"^3", "it answers from another address: is {player}.openai.base_url right?"),
+    Row("refused", r"^(405|410|501)", "is {player}.openai.base_url right?"),
     Row("wrong", r"^(0|409|500|505) "),
     Row("down", r"^(408|425|5)"),
     Row("unknown", "", "does the endpoint know every parameter of the request?"),
@@ -174,6 +174,7 @@ class AnswerReader:
 
     def __init__(self, config: OpenAIConfig, secrets: Secrets) -> None:
         self.config, self.secrets = config, secrets
+        self._is_url_right = f"is {config.player}.openai.base_url right?"
 
     def read(self, response: Response, body: Mapping[str, Any], ever_answered: bool) -> dict[str, Any] | Fault:
         """Returns the used parts of a chat completion, JSON-able (what a cassette records), or the fault that came instead.
@@ -203,7 +204,7 @@ class AnswerReader:
             return replace(fault, billed=choice is not None)
         parts = _parts_of(choice)
         if choice is None or parts is None:
-            hint = " (is partner.openai.base_url right?)" if choices is None else ""
+            hint = f" ({self._is_url_right})" if choices is None else ""
             begin = one_line(self.secrets.redact(content), 60)
             return Fault(f"the answer is not a chat completion: {begin!r}{hint}", "wrong", billed=True)
         texts = {kind: self._joined(parts, kind) for kind in ("text", "thought", "refusal")}
@@ -226,9 +227,9 @@ class AnswerReader:
             causes.append(cause)
         why = one_line(self.secrets.redact(f"{type(causes[-1]).__name__}: {causes[-1]}"))
         if any(isinstance(cause, socket.gaierror) for cause in causes):
-            return Fault(f"its address is not known ({why}); is partner.openai.base_url right?", "refused")
+            return Fault(f"its address is not known ({why}); {self._is_url_right}", "refused")
         if any(isinstance(cause, ssl.SSLError) for cause in causes):
-            return Fault(f"no secure connection ({why}); is partner.openai.base_url right?", "refused")
+            return Fault(f"no secure connection ({why}); {self._is_url_right}", "refused")
         if any(isinstance(cause, aiohttp.ClientError | OSError | EOFError) for cause in causes):
             return Fault(f"the connection failed: {why}", "down")
         return Fault(f"an error in this program itself: {why}", "own")
@@ -257,8 +258,8 @@ class AnswerReader:
         kind = "unknown" if row.kind == "parameter" and not learned else row.kind
         if kind == "unknown":
             kind = "request" if ever_answered else "refused"
-        hint = row.hint.format(key=self.config.api_key_env, model=self.config.model)
-        hint = _setting(parameter) if row.kind == "parameter" and not learned else hint
+        hint = row.hint.format(key=self.config.api_key_env, model=self.config.model, player=self.config.player)
+        hint = _setting(parameter, f"{self.config.player}.openai") if row.kind == "parameter" and not learned else hint
         hint = f" ({hint})" if hint and kind != "request" else ""
         name = f" {one_line(self.secrets.redact(code), 60)}" if code not in ("", str(status)) else ""
         why = f"HTTP {status or 200}{name}: {one_line(self.secrets.redact(reported['message']))}{hint}"
@@ -298,12 +299,12 @@ def named_parameter(error: Mapping[str, Any], content: str, body: Mapping[str, A
     return min(found)[2] if found else ""
 
 
-def _setting(parameter: str) -> str:
+def _setting(parameter: str, section: str) -> str:
     """Returns what a person should do about a refused parameter."""
     key = next((name for name, other in RENAMED.items() if other == parameter), parameter)
     if key in OpenAIConfig.model_fields:
-        return f"set partner.openai.{key} to a value that it takes, or to null"
-    return f"remove {key} from partner.openai.extra"
+        return f"set {section}.{key} to a value that it takes, or to null"
+    return f"remove {key} from {section}.extra"
 
 
 def retry_after(headers: Mapping[str, str], content: str = "") -> float | None:

@@ -73,8 +73,7 @@ class Cassette:
             self.get("")
         except (OSError, sqlite3.Error, DataError) as error:
             raise ConfigError(
-                f"{path} cannot be read as a cassette, and was not changed: {error}. Name another file in partner.openai.cassette; it "
-                "need not exist."
+                f"{path} cannot be read as a cassette, and was not changed: {error}. Set openai.cassette to another file; it need not exist."
             ) from error
 
     def get(self, key: str) -> dict[str, Any] | None:

@@ -84,7 +84,7 @@ class Endpoint:
 
         if config.budget_usd is not None and config.price is None:
             raise ConfigError(
-                f"partner.openai.budget_usd is set, but partner.openai.prices has no entry for {config.model!r}. Add its price."
+                f"{config.player}.openai.budget_usd is set, but {config.player}.openai.prices has no entry for {config.model!r}. Add its price."
             )
         self.config, self.replays = config, config.cassette_mode == "replay"
         self.url = (config.base_url or OPENAI_URL).rstrip("/")
@@ -92,13 +92,16 @@ class Endpoint:
         given = {name.lower(): value.replace("{key}", key) for name, value in config.headers.items()}
         self.headers = ({"authorization": f"Bearer {key}"} if key else {}) | given | {"accept-encoding": "identity"}
         self.answers = AnswerReader(config, Secrets(key, *given.values()))
-        self.spend, self.refused = Spend(config.budget_usd), list[str]()  # the parameters that the model refuses
+        self.spend, self.refused = (
+            Spend(config.budget_usd, player=config.player),
+            list[str](),
+        )  # the parameters that the model refuses
         if self.replays and config.cassette is None:
             raise ConfigError(
-                "partner.openai.cassette_mode is replay, but there is no file. Set partner.openai.cassette."
+                f"{config.player}.openai.cassette_mode is replay, but there is no file. Set {config.player}.openai.cassette."
             )
         self.cassette = Cassette(config.cassette, config.cassette_mode) if config.cassette else None
-        self.breaker = Breaker(self.url, config.outage_wait_minutes * 60)
+        self.breaker = Breaker(f"{config.player}'s endpoint {self.url}", config.outage_wait_minutes * 60)
         self.warned: dict[str, str] = {}  # topic -> the sentence that `warn_once` has logged
         self._client = EndpointClient(proxies=not is_local(self.url))
         self._limits = PerLoop(self._make_limits, _nothing)
@@ -144,8 +147,8 @@ class Endpoint:
             raise PartnerFailure(str(error)) from None
         if not answer["text"].strip() and answer.get("finish_reason") == "length":
             self.warn_once(
-                f"{self.config.model} uses all of partner.openai.max_tokens={self.config.max_tokens} for thoughts. Raise it, or "
-                "set partner.openai.reasoning_effort=low."
+                f"{self.config.model} uses all of {self.config.player}.openai.max_tokens={self.config.max_tokens} for thoughts. Raise it, or "
+                f"set {self.config.player}.openai.reasoning_effort=low."
             )
         text = cut(answer["text"], answer.get("finish_reason") or "stop")
         return Completion(**text, usage=usage, thought=answer.get("thought"), refusal=answer.get("refusal"))
@@ -344,7 +347,7 @@ def _key(config: OpenAIConfig, url: str) -> str:
     key = os.environ.get(config.api_key_env, "").strip()
     if not key and config.base_url is None:
         raise ConfigError(
-            f"No key for {url}. Set the environment variable {config.api_key_env}, or partner.openai.base_url for an endpoint "
+            f"No key for {url}. Set the environment variable {config.api_key_env}, or {config.player}.openai.base_url for an endpoint "
             "that needs none."
         )
     if not (key.isascii() and key.isprintable()) or " " in key:

@@ -39,9 +39,10 @@ class RateLimit:
 
 
 class Breaker:
-    """Outages of the endpoint called `name`.
+    """Outages of one endpoint.
 
     Args:
+        name: such as "partner's endpoint http://here".
         longest: seconds that calls wait for it before the run stops.
 
     Attributes:
@@ -84,7 +85,7 @@ class Breaker:
         self.ever_answered |= answered
         if self._opened_at is not None:
             down = _duration(self._clock() - self._opened_at)
-            log.warning("The partner's endpoint %s answers again, after %s.", self.name, down)
+            log.warning("The %s answers again, after %s.", self.name, down)
         self._row.clear()
         self._opened_at = None
 
@@ -123,13 +124,13 @@ class Breaker:
         now, self._why = self._clock(), why
         if self._opened_at is None:
             self._opened_at = self._ask_at = now
-            text = "The partner's endpoint %s %s (%s). Calls wait for it; the run stops if it is not back in %s."
+            text = "The %s %s (%s). Calls wait for it; the run stops if it is not back in %s."
             log.warning(text, self.name, what, why, _duration(self.longest))
         self._ask_at = max(self._ask_at, now + min(max(seconds, self.probe_seconds), self.longest / 2))
 
     def _stop(self, what: str) -> None:
         if self.stopped is None:
-            self.stopped = f"The partner's endpoint {self.name} {what} ({self._why}). Fix it and resume the run."
+            self.stopped = f"The {self.name} {what} ({self._why}). Fix it and resume the run."
             log.error(self.stopped)
 
 

@@ -37,7 +37,18 @@ _SHARED: dict[str, Endpoint] = {}  # by their configuration
 _VERSION = re.compile(r"\A<!-- version: (.+?) -->\s*")
 
 
-class OpenAIPartner(Partner):
+class _OverEndpoint(Partner):
+    """Player behind an endpoint."""
+
+    endpoint: Endpoint
+
+    @property
+    def stopped(self) -> str | None:
+        """Sentence that says why no new game should start (endpoint down for good, budget spent), or None."""
+        return self.endpoint.stopped
+
+
+class OpenAIPartner(_OverEndpoint):
     """See the module's docstring. Raises ConfigError if its endpoint or its prompt cannot be used.
 
     Args:
@@ -111,11 +122,6 @@ class OpenAIPartner(Partner):
     def warnings(self) -> list[str]:
         """Warnings of the endpoint so far, such as a prompt that was cut."""
         return list(self.endpoint.warned.values())
-
-    @property
-    def stopped(self) -> str | None:
-        """Sentence that says why no new game should start (endpoint down for good, budget spent), or None."""
-        return self.endpoint.stopped
 
     def keep_spend(self, folder: Path) -> None:
         """Writes spending to the run's `folder`, and counts what is there against the budget."""
@@ -225,13 +231,13 @@ def read_prompt(config: OpenAIConfig, default: Traversable | None) -> tuple[str,
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise ConfigError(
-            f"Cannot read the partner's prompt {config.prompt}: {why}. Correct partner.openai.prompt."
+            f"Cannot read the {config.player}'s prompt {config.prompt}: {why}. Correct {config.player}.openai.prompt."
         ) from error
     version = _VERSION.match(text)
     return (text[version.end() :] if version else text).strip(), version[1] if version else ""
 
 
-class ChatPolicy(Partner):
+class ChatPolicy(_OverEndpoint):
     """Chat model as the policy, by text alone: for evaluation, never for training. All dialogues of a process share it.
 
     Its messages only grow at the end, and hold the text that a trained policy reads as tokens: the game's rules (system), its seat's initial
@@ -244,23 +250,13 @@ class ChatPolicy(Partner):
     """
 
     def __init__(self, config: ChatPolicyConfig) -> None:
-        self.config = config
-        try:
-            self.endpoint = Endpoint(config)
-            self.instructions = read_prompt(config, None)[0]
-        except ConfigError as error:
-            raise ConfigError(_for_policy(str(error))) from error
+        self.config, self.endpoint = config, Endpoint(config)
+        self.instructions = read_prompt(config, None)[0]
 
     @property
     def identity(self) -> dict[str, Any]:
         prompt = hashlib.sha256(self.instructions.encode()).hexdigest() if self.instructions else None
         return {"engine": "openai", **self.endpoint.identity, "prompt_sha256": prompt}
-
-    @property
-    def stopped(self) -> str | None:
-        """Sentence that says why no new game should start (endpoint down for good, budget spent), or None."""
-        stopped = self.endpoint.stopped
-        return _for_policy(stopped) if stopped else None
 
     def keep_spend(self, folder: Path) -> None:
         """Writes spending to `folder`/policy/MODEL, separate from a partner's: each has its own budget."""
@@ -283,17 +279,9 @@ class ChatPolicy(Partner):
 
     async def act(self, view: View) -> Turn:
         """See `dialogue.players.Partner`. Raises PartnerFailure if the endpoint does not answer or its budget is spent."""
-        try:
-            completion = await self.endpoint.ask(self.messages(view), view.seed % 2**31)
-        except PartnerFailure as failure:
-            raise PartnerFailure(_for_policy(str(failure)), failure.reason, failure.usage, failure.thought) from None
+        completion = await self.endpoint.ask(self.messages(view), view.seed % 2**31)
         text, thought = split_thought(completion.text)
         refused = completion.refusal and f"(It refused: {completion.refusal})"
-        thought = "\n\n".join(filter(None, (completion.thought, refused, thought))) or None
+        thought = _joined([completion.thought, refused, thought])
         cut = StopReason.TURN_TOKENS if completion.finish_reason == "length" else None
         return Turn(text, usage=completion.usage, thought=thought, cut=cut)
-
-
-def _for_policy(sentence: str) -> str:
-    """Returns the endpoint's message with the policy in place of the partner."""
-    return sentence.replace("partner.openai", "policy.openai").replace("he partner's", "he policy's")

@@ -29,13 +29,14 @@ class Spend:
     Args:
         budget_usd: None for no limit.
         folder: the run's folder; None: in memory until `keep` names one.
+        player: who spends it, in sentences.
 
     Attributes:
         total: sum over all calls of this process.
     """
 
-    def __init__(self, budget_usd: float | None = None, folder: Path | None = None) -> None:
-        self.budget_usd, self.folder = budget_usd, folder
+    def __init__(self, budget_usd: float | None = None, folder: Path | None = None, player: str = "partner") -> None:
+        self.budget_usd, self.folder, self.player = budget_usd, folder, player
         self.total = self._written = Usage()
         # The random part: containers give every start the same host name and process id.
         self._name = f"{host_name()}-{os.getpid()}-{secrets.token_hex(4)}.json"
@@ -71,9 +72,8 @@ class Spend:
             return str(error)
         if spent < self.budget_usd:
             return None
-        return (
-            f"The partner's budget of ${self.budget_usd:.2f} is spent (${spent:.4f}). Raise partner.openai.budget_usd."
-        )
+        budget = f"The {self.player}'s budget of ${self.budget_usd:.2f} is spent (${spent:.4f})."
+        return f"{budget} Raise {self.player}.openai.budget_usd."
 
     def _write(self) -> str | None:
         """Writes the total if it has changed. Returns a sentence if that fails, else None."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.loop import play_dialogue, play_game
+from slim_rl.dialogue.loop import Game, play_dialogue
 from slim_rl.dialogue.players import Sampled
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn, Usage
 from tests.dialogue.players import Countdown, PartnerFailure, PolicyFailure, Says, Script
@@ -251,7 +251,7 @@ def test_wrong_logprob_count_is_an_engine_failure(chat) -> None:
 def test_selfplay_gives_each_seat_its_own_view(chat) -> None:
     policy = Script(chat, ["go 0", "no", "go 1", "go 2", "go 3"])
     first, second = (Dialogue(f"g#0/{seat}", "g", seat, 0, GAME, policy.identity, {"kind": "self"}) for seat in (0, 1))
-    asyncio.run(play_game(Countdown(), [first, second], policy, None, chat, Limits()))
+    asyncio.run(Game(Countdown(), [first, second], policy, None, chat, Limits()).play())
     assert (first.id, second.id) == ("g#0/0", "g#0/1")
     assert first.reward == second.reward == 1.0
     assert [t.role for t in first.turns] == ["policy", "partner", "partner", "policy", "partner"]

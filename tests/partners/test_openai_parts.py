@@ -94,7 +94,7 @@ class Outage:
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.breaker = Breaker("http://here", 60.0, lambda: self.now)
+        self.breaker = Breaker("partner's endpoint http://here", 60.0, lambda: self.now)
         self.breaker.failures, self.breaker.seconds = 4, 2.0
 
     def waits(self, *events: str | float) -> list[float]:
