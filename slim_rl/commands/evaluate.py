@@ -17,9 +17,9 @@ from slim_rl.commands.cells import CHAT, SCRIPTED, Cell, cell_config, evaluate, 
 from slim_rl.commands.options import ConfigFile, Human, Overrides, Strings, check_folder
 from slim_rl.commands.screen import print_answer, printable
 from slim_rl.config import Config, load_config
-from slim_rl.dialogue.failures import check_measured
+from slim_rl.dialogue.failures import nothing_measured
 from slim_rl.dialogue.games_file import games_files
-from slim_rl.errors import ConfigError
+from slim_rl.errors import ConfigError, SlimError
 from slim_rl.policies import check_model_name, model_of
 from slim_rl.policies.engines import EngineChoice
 from slim_rl.processes import interruptible
@@ -88,7 +88,8 @@ def command(
     print_answer([dialogue for dialogues in played.values() for dialogue in dialogues], human)
     for sentence in notes(played):
         typer.echo(printable(sentence))
-    check_measured(played)
+    if sentence := nothing_measured(played):
+        raise SlimError(sentence)
 
 
 def policies(config: Config, checkpoints: Sequence[str], named: Sequence[str], engine: EngineChoice) -> list[str]:

@@ -13,7 +13,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from yaml.error import MarkedYAMLError
 
-from slim_rl.config.section import Section, WrittenFloat, WrittenInt, meant
+from slim_rl.config.section import Section, meant
 from slim_rl.errors import ConfigError, did_you_mean
 from slim_rl.formats import without_passwords
 
@@ -40,15 +40,6 @@ class _Loader(yaml.SafeLoader):
         return node
 
 
-def _number(loader: _Loader, node: yaml.ScalarNode) -> Any:
-    """Returns a number, whose text stays that of the file where a string is expected: a name 1.50, or 1_000."""
-    is_float = node.tag.endswith("float")
-    number = loader.construct_yaml_float(node) if is_float else loader.construct_yaml_int(node)
-    return number if str(number) == node.value else (WrittenFloat if is_float else WrittenInt)(number).of(node.value)
-
-
-_Loader.add_constructor("tag:yaml.org,2002:int", _number)
-_Loader.add_constructor("tag:yaml.org,2002:float", _number)
 for _tag, _form, _first in (
     ("null", "~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("bool", "true|True|TRUE|false|False|FALSE", list("tTfF")),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 from pydantic.fields import FieldInfo
 
 from slim_rl.errors import ConfigError, nearest
@@ -27,11 +27,20 @@ _CONSTANTS = (
     *("backoff_seconds", "max_backoff_seconds", "outage_failures", "outage_probe_seconds", "outage_seconds"),
     *("reply_chars", "response_bytes"),
 )
+# Keys of earlier versions -> today's
+RENAMED = {
+    "partner.accept_fraction": "partner.args.accept_fraction",
+    "partner.replay": "partner.args.replay",
+    "slime.engine_patience": "slime.engine_retry_seconds",
+    "train.payment": "train.reward",
+    "train.payment_args": "train.reward_args",
+    "warmstart.player.about_plan": "warmstart.player.ask_about_plan_share",
+    "warmstart.player.minds_price": "warmstart.player.cost_aware_share",
+}
 # Keys of earlier versions -> what to write instead
 GONE = {
+    **{old: f"write {new}" for old, new in RENAMED.items()},
     "log.dir": "remove it: a run's dialogue log is in its folder, in logs",
-    "partner.accept_fraction": "write partner.args.accept_fraction",
-    "partner.replay": "write partner.args.replay",
     **dict.fromkeys(("partner.doubts", "partner.explain_rejections"), "remove it: a rejection names no pairs"),
     **{
         f"{who}.openai.{key}": what
@@ -42,19 +51,14 @@ GONE = {
             "send_seed": "remove it: a seed is sent, except to an endpoint that refuses it",
         }.items()
     },
-    "slime.engine_patience": "write slime.engine_retry_seconds",
     "slime.max_staleness": "remove it, and set slime's own flags (docs/how-to/slime-async.md)",
     "slime.warn_failures": "remove it: train.stop_failures stops a run",
     "train.credit": "write train.reward, with turn_credit or expected_credit",
     "train.credit_lambda": "write train.reward_args.decay, with train.reward: turn_credit",
     **dict.fromkeys(("train.exploring_starts", "train.exploring_steps"), "remove it: slim_rl 0.2.0 has it"),
-    "train.payment": "write train.reward",
-    "train.payment_args": "write train.reward_args",
     "train.question_price": "write train.reward_args.price, with train.reward: price",
     "verl.mode": "remove it: a game for one is played as any other",
     **{f"verl.{key}": f"write verl.overrides: {{{name}: ...}}" for key, name in _OF_VERL.items()},
-    "warmstart.player.about_plan": "write warmstart.player.ask_about_plan_share",
-    "warmstart.player.minds_price": "write warmstart.player.cost_aware_share",
 }
 # Last part of keys of other programs whose nearest name means something else -> the key that is meant
 _ELSEWHERE = {
@@ -68,36 +72,6 @@ _ELSEWHERE = {
 }
 
 
-class _Written:
-    """Number of a YAML file that is read as it is written where a string is expected."""
-
-    text = ""
-
-    def of(self, text: str) -> Self:
-        self.text = text
-        return self
-
-    def __str__(self) -> str:
-        return self.text
-
-
-class WrittenInt(_Written, int):
-    """Whole number, such as 1_000."""
-
-
-class WrittenFloat(_Written, float):
-    """Number with a point, such as 1.50."""
-
-
-def _plain(value: Any) -> Any:
-    """Returns free values, such as the arguments of a class, with Python's own numbers."""
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    return int(value) if isinstance(value, WrittenInt) else float(value) if isinstance(value, WrittenFloat) else value
-
-
 class Section(BaseModel):
     """A part of the configuration: immutable, and strict about its keys."""
 
@@ -109,11 +83,6 @@ class Section(BaseModel):
         allow_inf_nan=False,
         coerce_numbers_to_str=True,  # YAML reads name: 7 as a number
     )
-
-    @field_validator("*")
-    @classmethod
-    def _has_plain_numbers(cls, value: Any) -> Any:
-        return _plain(value) if isinstance(value, dict | list) else value
 
     def changed(self, **values: Any) -> Self:
         """Returns a copy with other values, which are checked when a run starts.
@@ -229,8 +198,7 @@ def meant(name: str, model: type[BaseModel], prefix: str = "") -> str:
     known = {key: key.rpartition(".")[2] for key, _ in fields_of(model)}
     beside = {key: end for key, end in known.items() if key.rpartition(".")[0] == section}
     others = {key: end for key, end in known.items() if len(end) > 3}  # a short name is near to too many
-    below = {key: end for key, end in others.items() if section and key.startswith(f"{section}.")}
-    for some in (beside, below, others):
+    for some in (beside, others):
         if near := nearest(last, some.values()):
             key = min((key for key, end in some.items() if end == near), key=lambda key: key.count("."))
             return f"did you mean '{prefix}{key}'?"

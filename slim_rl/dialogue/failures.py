@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from slim_rl.config import Config
 from slim_rl.dialogue.record import Dialogue, StopReason
-from slim_rl.errors import RunStopped, SlimError
+from slim_rl.errors import RunStopped
 
 _STOPS = (StopReason.BUDGET, StopReason.OUTAGE)
 
@@ -80,9 +80,3 @@ def nothing_measured(evaluations: Mapping[str, Sequence[Dialogue]]) -> str:
         if lost
         else ""
     )
-
-
-def check_measured(evaluations: Mapping[str, Sequence[Dialogue]]) -> None:
-    """Raises SlimError if every dialogue of an evaluation failed."""
-    if sentence := nothing_measured(evaluations):
-        raise SlimError(sentence)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
 
+from slim_rl.config.section import RENAMED
 from slim_rl.environment import MATCHING
 
 FORMAT = 4  # of a log line; raised when a reader of the old one would misread the new
@@ -159,11 +160,6 @@ class Annotations:
     unknown: Count | None = None
     state_value: Number | None = None
     best_known: Number | None = None
-
-    def clear_annotations(self) -> None:
-        """Sets every annotation to None, as before the game's annotator ran."""
-        for name in ANNOTATIONS:
-            setattr(self, name, None)
 
 
 ANNOTATIONS = frozenset(each.name for each in fields(Annotations))
@@ -307,14 +303,8 @@ FORMER = {
     "value_per_100_words": "question_value_per_100_words",
     "told_uncounted": "pairs_volunteered",
     "questions_put": "questions_forced",
-    "partner.accept_fraction": "partner.args.accept_fraction",
     "partner.doubts": "partner.explain_rejections",
-    "partner.replay": "partner.args.replay",
-    "slime.engine_patience": "slime.engine_retry_seconds",
-    "train.payment": "train.reward",
-    "train.payment_args": "train.reward_args",
-    "warmstart.player.about_plan": "warmstart.player.ask_about_plan_share",
-    "warmstart.player.minds_price": "warmstart.player.cost_aware_share",
+    **RENAMED,
 }
 
 

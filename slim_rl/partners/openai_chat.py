@@ -182,18 +182,13 @@ class OpenAIPartner(_OverEndpoint):
             _joined(thoughts),
         )
 
-    @property
-    def _all_thought(self) -> str:
-        return (
-            f"Your reply was all thought, and max_tokens={self.config.max_tokens} left none for an action. Think less, and "
-            "reply with one short action."
-        )
-
     def _error(self, completion: Completion, action: str, view: View) -> str | None:
         """Returns what is wrong with a reply, as a sentence for the model; None for a valid action."""
         if completion.finish_reason == "length":
-            cut_off = "Your reply was cut off because it was too long. Reply with one short action."
-            return cut_off if action else self._all_thought
+            if action:
+                return "Your reply was cut off because it was too long. Reply with one short action."
+            left_none = f"Your reply was all thought, and max_tokens={self.config.max_tokens} left none for an action."
+            return f"{left_none} Think less, and reply with one short action."
         if completion.finish_reason == "content_filter":
             return "Your reply was cut off by a content filter. Reply with one short action."
         if completion.refusal and not action:
