@@ -116,7 +116,7 @@ async def soak(options: argparse.Namespace, url: str, chat: Chat) -> dict[str, A
         "seconds": time.monotonic() - started,
         "cpu": time.process_time() - cpu,
         "queued": _queued_seconds() - queued,
-        "usage": partner.usage,
+        "usage": partner.endpoint.spend.total,
     }
 
 

@@ -16,10 +16,10 @@ class PerLoop(Generic[T]):
 
     Args:
         make: function that makes the object, in the running loop.
-        close: coroutine function that closes it.
+        close: coroutine function that closes it; None: it needs no closing.
     """
 
-    def __init__(self, make: Callable[[], T], close: Callable[[T], Awaitable[Any]]) -> None:
+    def __init__(self, make: Callable[[], T], close: Callable[[T], Awaitable[Any]] | None = None) -> None:
         self._make, self._close = make, close
         self._made: dict[asyncio.AbstractEventLoop, tuple[T, AsyncGenerator[None, None]]] = {}
 
@@ -39,7 +39,8 @@ class PerLoop(Generic[T]):
         try:
             yield
         finally:
-            await self._close(made)
+            if self._close:
+                await self._close(made)
 
 
 def wait(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -250,16 +250,6 @@ class Config(Section):
         return 2 if self.selfplay else 1
 
     @property
-    def game_settings(self) -> dict[str, Any]:
-        """The `game` section as plain data, JSON-able."""
-        return dict(self.model_dump(mode="json", include={"game"})["game"])
-
-    @property
-    def partner_concurrency(self) -> int:
-        """Requests to the partner's endpoint that one process may have in flight (`partner.openai.concurrency`)."""
-        return self.partner.openai.concurrency or min(max(self.train.dialogues, LEAST_CONCURRENCY), MOST_CONCURRENCY)
-
-    @property
     def run_dir(self) -> Path:
         """The run's folder."""
         return self.output_dir / self.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
@@ -114,8 +115,8 @@ class OpenAIConfig(Section):
 
     cassette: Annotated[Path | None, named(is_read=True, decides=False)] = None
     """sqlite file that keeps every exchange"""
-    cassette_mode: Annotated[Literal["auto", "record", "replay"], ASIDE] = "auto"
-    """auto: ask the endpoint only what the cassette does not hold; record: ask everything again; replay: ask nothing"""
+    cassette_mode: Annotated[Literal["auto", "replay"], ASIDE] = "auto"
+    """auto: ask the endpoint only what the cassette does not hold; replay: ask nothing"""
 
     @property
     def price(self) -> Price | None:
@@ -126,22 +127,14 @@ class OpenAIConfig(Section):
     @field_validator("base_url")
     @classmethod
     def _check_base_url(cls, url: str | None) -> str | None:
-        try:
+        with contextlib.suppress(ValueError):  # a port or a host that is none
             parts = urlsplit(url or "https://api.openai.com")
             _ = parts.port, (parts.hostname or "").encode("idna")
-            usable = (
-                parts.scheme in ("http", "https")
-                and bool(parts.hostname)
-                and not parts.query
-                and "@" not in parts.netloc
-            )
-        except ValueError:
-            usable = False
-        if not usable:
-            raise ValueError(
-                "must be like http://localhost:8000/v1: http or https, a host, no query (set query), no password (set headers)"
-            )
-        return url
+            if parts.scheme in ("http", "https") and parts.hostname and not parts.query and "@" not in parts.netloc:
+                return url
+        raise ValueError(
+            "must be like http://localhost:8000/v1: http or https, a host, no query (set query), no password (set headers)"
+        )
 
     @field_validator("headers")
     @classmethod

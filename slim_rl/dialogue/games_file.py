@@ -302,7 +302,7 @@ def _ids_of_other(config: Config, split: Split) -> set[str]:
 
 def _spec(config: Config, split: Split) -> dict[str, Any]:
     """Returns all settings that the rows of a file depend on, except their number."""
-    settings = config.game_settings
+    settings: dict[str, Any] = config.model_dump(mode="json", include={"game"})["game"]
     for name in environment_class(config.environment).undealt:  # arms that differ in them play the same file
         settings.pop(name, None)
     start = 0 if split == "train" else _EVAL_START

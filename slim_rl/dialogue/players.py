@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from slim_rl.config import Config, Limits, PartnerConfig, parse_config
+from slim_rl.config import LEAST_CONCURRENCY, MOST_CONCURRENCY, Config, Limits, PartnerConfig, parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.record import Dialogue, DialogueOver, StopReason, Turn, Usage
 from slim_rl.environment import View, arguments_for
@@ -235,7 +235,8 @@ def make_partner(config: Config) -> Partner | None:
     if not (isinstance(made, type) and issubclass(made, Partner)):
         raise ConfigError(f"partner.kind={section.kind} is not a subclass of slim_rl.Partner; make it one.")
     try:
-        return made.from_config(section.changed(openai={"concurrency": config.partner_concurrency}))
+        usual = min(max(config.train.dialogues, LEAST_CONCURRENCY), MOST_CONCURRENCY)
+        return made.from_config(section.changed(openai={"concurrency": section.openai.concurrency or usual}))
     except TypeError as error:
         raise ConfigError(
             f"partner.args={section.args} does not suit partner.kind={section.kind}: {error}. Set what it takes, such as "

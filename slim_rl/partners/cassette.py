@@ -18,12 +18,10 @@ import threading
 import time
 import weakref
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.jsonl import whole_characters
-
-Mode = Literal["auto", "record", "replay"]
 
 BUSY_SECONDS = 5.0  # longest wait for another process's transaction, which takes milliseconds
 # request and answer are JSON; recorded: seconds since 1970
@@ -42,22 +40,20 @@ class Cassette:
 
     Args:
         path: the file; made if needed.
-        mode: `partner.openai.cassette_mode`. ``auto`` answers from the file if it can; ``replay`` only from it (it must exist);
-            ``record`` never: everything is asked again, and the new answer replaces the old one.
+        replays: `partner.openai.cassette_mode` is replay: the file must exist.
 
     Attributes:
         trouble: sentence that says why an answer could not be written; None if the last one was.
 
     Raises:
-        ConfigError: the file is not a cassette, or mode is ``replay`` and it does not exist.
+        ConfigError: the file is not a cassette, or does not exist although it is replayed.
     """
 
-    def __init__(self, path: Path, mode: Mode = "auto") -> None:
+    def __init__(self, path: Path, replays: bool = False) -> None:
         self.path = path
         self.trouble: str | None = None
-        self._since = time.time() if mode == "record" else 0.0  # older rows do not count
         self._lock = threading.RLock()  # event loops may run in threads
-        if mode == "replay" and not path.exists():
+        if replays and not path.exists():
             raise ConfigError(
                 f"The cassette {path} does not exist. Give the path of a recorded one, or record it first."
             )
@@ -80,8 +76,7 @@ class Cassette:
         """Returns the answer recorded under `key` by any process, or None. Raises DataError if the file cannot be read."""
         try:
             with self._lock:
-                query = "SELECT answer FROM answers WHERE key = ? AND recorded >= ?"
-                row = self._db.execute(query, (key, self._since)).fetchone()
+                row = self._db.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
         except sqlite3.Error as error:
             raise DataError(f"Cannot read the cassette {self.path}: {error}. Make it readable and resume.") from error
         return _answer(row[0]) if row else None

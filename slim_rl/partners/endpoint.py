@@ -100,11 +100,11 @@ class Endpoint:
             raise ConfigError(
                 f"{config.player}.openai.cassette_mode is replay, but there is no file. Set {config.player}.openai.cassette."
             )
-        self.cassette = Cassette(config.cassette, config.cassette_mode) if config.cassette else None
+        self.cassette = Cassette(config.cassette, self.replays) if config.cassette else None
         self.breaker = Breaker(f"{config.player}'s endpoint {self.url}", config.outage_wait_minutes * 60)
         self.warned: dict[str, str] = {}  # topic -> the sentence that `warn_once` has logged
         self._client = EndpointClient(proxies=not is_local(self.url))
-        self._limits = PerLoop(self._make_limits, _nothing)
+        self._limits = PerLoop(self._make_limits)
         self._random = random.Random()  # for waits alone
 
     @property
@@ -336,10 +336,6 @@ def is_local(url: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-async def _nothing(_: _Limits) -> None:
-    """Limits hold nothing to close."""
 
 
 def _key(config: OpenAIConfig, url: str) -> str:

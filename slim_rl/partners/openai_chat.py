@@ -113,16 +113,6 @@ class OpenAIPartner(_OverEndpoint):
         """Requested model, effective request parameters, and the prompt's version and hash; no secrets."""
         return {"kind": "openai", **self.endpoint.identity, **self._identity}
 
-    @property
-    def usage(self) -> Usage:
-        """Sum over all calls of this process to the endpoint so far."""
-        return self.endpoint.spend.total
-
-    @property
-    def warnings(self) -> list[str]:
-        """Warnings of the endpoint so far, such as a prompt that was cut."""
-        return list(self.endpoint.warned.values())
-
     def keep_spend(self, folder: Path) -> None:
         """Writes spending to the run's `folder`, and counts what is there against the budget."""
         self.endpoint.spend.keep(folder)

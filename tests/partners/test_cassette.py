@@ -40,7 +40,7 @@ async def test_a_recorded_game_is_replayed_without_network(tmp_path: Path) -> No
     async with OpenAIServer() as server:
         said = iter(["[malformed]", "[message] one", "[message] two", "[message] three"])
         server.answer = lambda body: next(said)
-        recorder = partner_of(server, cassette=path, cassette_mode="record")
+        recorder = partner_of(server, cassette=path)
         recorded = [await recorder.act(view) for view in views]
         again = await recorder.act(views[0])
         assert again.text == recorded[0].text and len(server.requests) == 4
@@ -61,12 +61,6 @@ async def test_auto_asks_only_what_is_missing(tmp_path: Path) -> None:
             for seed in range(wanted):
                 assert isinstance(await partner.act(view_after(QUESTION, seed=seed)), Turn)
         assert len(server.requests) == 2
-        fresh = partner_of(server, cassette=path, cassette_mode="record")
-        server.answer = lambda body: "[message] again"
-        await fresh.act(view_after(QUESTION, seed=0))
-        assert len(server.requests) == 3
-    replayer = partner_of(server, cassette=path, cassette_mode="replay")
-    assert (await replayer.act(view_after(QUESTION, seed=0))).text == "[message] again"
 
 
 async def test_equal_requests_at_once_have_one_answer(tmp_path: Path) -> None:
@@ -79,7 +73,7 @@ async def test_equal_requests_at_once_have_one_answer(tmp_path: Path) -> None:
         replies = await asyncio.gather(*(partner.act(view) for _ in range(4)))
         again = await partner.act(view)
     assert {reply.text for reply in replies} == {again.text} and len(recorded(path)) == 1
-    assert partner.usage.calls == len(server.requests) <= 4
+    assert partner.endpoint.spend.total.calls == len(server.requests) <= 4
 
 
 async def test_failed_requests_are_not_recorded(tmp_path: Path) -> None:
@@ -94,8 +88,8 @@ import sys
 from pathlib import Path
 from typing import Any
 from slim_rl.partners.cassette import Cassette
-path, name, mode = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-cassette = Cassette(path, mode)
+path, name = Path(sys.argv[1]), sys.argv[2]
+cassette = Cassette(path)
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(400):
@@ -104,12 +98,11 @@ for number in range(400):
 """
 
 
-@pytest.mark.parametrize("mode", ["auto", "record"])
-def test_two_processes_on_one_cassette_have_one_answer_a_key(tmp_path: Path, mode: str) -> None:
+def test_two_processes_on_one_cassette_have_one_answer_a_key(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", RECORDER, str(path), name, mode],
+            [sys.executable, "-c", RECORDER, str(path), name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -152,16 +145,7 @@ def test_what_another_process_recorded_is_found(tmp_path: Path) -> None:
 
 def test_replay_needs_a_cassette(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
-        Cassette(tmp_path / "none.sqlite", "replay")
-
-
-def test_an_answer_replaces_the_one_of_an_earlier_recording(tmp_path: Path) -> None:
-    path = tmp_path / "a.sqlite"
-    Cassette(path).keep("k", {}, 0, {"text": "first"})
-    again = Cassette(path, "record")
-    assert again.get("k") is None
-    assert again.keep("k", {}, 0, {"text": "second"}) == again.keep("k", {}, 0, {"text": "third"}) == {"text": "second"}
-    assert Cassette(path).get("k") == {"text": "second"} and len(recorded(path)) == 1
+        Cassette(tmp_path / "none.sqlite", replays=True)
 
 
 KEEPS = """
@@ -200,7 +184,7 @@ def test_a_kill_in_mid_write_loses_no_answer(tmp_path: Path) -> None:
 
 
 def test_a_cassette_that_no_process_has_open_is_one_file(tmp_path: Path) -> None:
-    recorder = [sys.executable, "-c", RECORDER, str(tmp_path / "a.sqlite"), "one", "auto"]
+    recorder = [sys.executable, "-c", RECORDER, str(tmp_path / "a.sqlite"), "one"]
     subprocess.run(recorder, input="go\n", text=True, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     assert [file.name for file in tmp_path.iterdir()] == ["a.sqlite"]
     assert len(recorded(tmp_path / "a.sqlite")) == 400
@@ -230,15 +214,15 @@ def _other(path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["lines", "its own", "of the name", "beside"])
-@pytest.mark.parametrize("mode", ["auto", "record", "replay"])
-def test_cassette_file_of_something_else_is_refused_untouched(tmp_path: Path, kind: str, mode: Any) -> None:
+@pytest.mark.parametrize("replays", [False, True])
+def test_cassette_file_of_something_else_is_refused_untouched(tmp_path: Path, kind: str, replays: bool) -> None:
     path = tmp_path / "other.sqlite"
     _other(path, kind)
     before = path.read_bytes()
     with pytest.raises(
-        ConfigError, match=r"other\.sqlite cannot be read as a cassette, and was not changed: .+Name another"
+        ConfigError, match=r"other\.sqlite cannot be read as a cassette, and was not changed: .+another file"
     ):
-        Cassette(path, mode)
+        Cassette(path, replays)
     assert path.read_bytes() == before and [file.name for file in tmp_path.iterdir()] == ["other.sqlite"]
 
 

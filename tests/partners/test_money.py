@@ -105,7 +105,7 @@ async def test_a_budget_holds_without_a_believable_usage(server: OpenAIServer, u
     assert 2 <= len(answered) <= 30, "some 1,500 tokens each, at $2 a million"
     assert refused and set(refused) == {StopReason.BUDGET}
     assert all(outcome.usage is not None and outcome.usage.estimated == 1 for outcome in answered)
-    assert 0.0475 <= partner.usage.cost_usd < 0.15
+    assert 0.0475 <= partner.endpoint.spend.total.cost_usd < 0.15
 
 
 async def test_an_absurd_usage_holds_nothing_up(server: OpenAIServer, caplog: pytest.LogCaptureFixture) -> None:
@@ -114,7 +114,7 @@ async def test_an_absurd_usage_holds_nothing_up(server: OpenAIServer, caplog: py
     partner = partner_of(server, tokens_per_minute=6_000_000)
     await partner.act(view_after(QUESTION))
     assert all(isinstance(outcome, Turn) for outcome in await ask_many(partner, 20))
-    assert partner.usage.estimated == 1
+    assert partner.endpoint.spend.total.estimated == 1
     assert len([record for record in caplog.records if "are estimated" in record.getMessage()]) == 1
 
 
@@ -128,7 +128,7 @@ async def test_game_ended_by_malformed_replies_records_cost(server: OpenAIServer
     last = dialogue.turns[-1]
     assert last.usage is not None and last.usage.malformed == 2 and last.error == dialogue.failure
     cost = sum(turn.usage.cost_usd for turn in dialogue.turns if turn.usage)
-    assert cost == pytest.approx(partner.usage.cost_usd) and cost > 0
+    assert cost == pytest.approx(partner.endpoint.spend.total.cost_usd) and cost > 0
     assert audit(dialogue)["malformed"] == (3, 4)
 
 
@@ -287,7 +287,7 @@ async def test_what_cannot_be_counted_is_not_paid_for(server: OpenAIServer, tmp_
     assert partner.stopped is not None and str(tmp_path / FOLDER) in partner.stopped
     (tmp_path / "spend").unlink()
     assert partner.stopped is None
-    assert spent_usd(tmp_path) == pytest.approx(partner.usage.cost_usd)
+    assert spent_usd(tmp_path) == pytest.approx(partner.endpoint.spend.total.cost_usd)
 
 
 @settings(deadline=None, max_examples=30)
@@ -321,11 +321,11 @@ async def test_budget_is_exceeded_by_calls_in_flight_at_most(
     prices = [outcome.usage.cost_usd for outcome in outcomes if isinstance(outcome, Turn) and outcome.usage]
     refused = {outcome.reason for outcome in outcomes if isinstance(outcome, PartnerFailure)}
     assert len(prices) < 600 and refused == {StopReason.BUDGET}
-    assert budget <= partner.usage.cost_usd <= budget + concurrency * max(prices)
-    assert sum(prices) == pytest.approx(partner.usage.cost_usd), "what was paid for is played"
+    assert budget <= partner.endpoint.spend.total.cost_usd <= budget + concurrency * max(prices)
+    assert sum(prices) == pytest.approx(partner.endpoint.spend.total.cost_usd), "what was paid for is played"
     if kept:
         (total,) = totals(tmp_path)
-        assert total["cost_usd"] == pytest.approx(partner.usage.cost_usd)
+        assert total["cost_usd"] == pytest.approx(partner.endpoint.spend.total.cost_usd)
 
 
 async def test_budget_spent_by_another_process_stops_this_one(server: OpenAIServer, tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ async def test_a_whole_dialogue_keeps_identity_usage_and_reward(server: OpenAISe
         "[accept]",
     ]
     costs = [turn.usage.cost_usd for turn in dialogue.turns if turn.usage]
-    assert len(costs) == 2 and sum(costs) == pytest.approx(partner.usage.cost_usd)
+    assert len(costs) == 2 and sum(costs) == pytest.approx(partner.endpoint.spend.total.cost_usd)
     assert dialogue.turns[1].usage is not None and dialogue.turns[1].usage.model == server.model
     line = json.loads(json.dumps(dialogue.to_dict()))
     assert Dialogue.from_dict(line).partner == partner.identity

@@ -56,7 +56,7 @@ async def test_refused_parameters_are_learned_once_and_kept(
     before = len(server.times)
     await ask_many(partner, 20)
     assert len(server.times) - before == 20, "no call asks what is known"
-    assert partner.usage.retries == 0 and partner.usage.calls == 40
+    assert partner.endpoint.spend.total.retries == 0 and partner.endpoint.spend.total.calls == 40
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
         "gpt-4.1-2025-04-14 refuses max_tokens, which is sent as max_completion_tokens.",
         "gpt-4.1-2025-04-14 refuses temperature, which is left out: its replies may differ from run to run.",

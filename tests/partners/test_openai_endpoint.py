@@ -199,7 +199,7 @@ def test_one_partner_serves_event_loops_in_sequence() -> None:
         for _ in range(3):
             assert asyncio.run(step(partner)) == [ANSWER] * 5
         gc.collect()
-    assert partner[0].usage.calls == 15
+    assert partner[0].endpoint.spend.total.calls == 15
     assert not [str(w.message) for w in caught if "unclosed" in str(w.message).lower()]
 
 

@@ -291,7 +291,9 @@ async def test_spent_budget_of_tokens_is_a_cut_reply(server: OpenAIServer, first
     spent = said(400, "The message is not finished: max_tokens or output limit was reached.")
     server.meets = lambda body: spent if len(server.times) == 1 + first else None
     partner = partner_of(server)
-    assert [(await partner.act(VIEW)).text for _ in range(2)] == [ANSWER] * 2 and partner.usage.malformed == 0
+    assert [(await partner.act(VIEW)).text for _ in range(2)] == [
+        ANSWER
+    ] * 2 and partner.endpoint.spend.total.malformed == 0
 
 
 # --- answers in other forms, which are played
@@ -493,7 +495,7 @@ async def test_a_prompt_that_is_cut_is_warned_of_once(
     server.meets = lambda body: Step(usage=usage)
     partner = partner_of(server)
     assert sum(isinstance(outcome, Turn) for outcome in await ask_many(partner, 5)) == 5
-    warned = [text for text in partner.warnings if "cuts prompts without saying so" in text]
+    warned = [text for text in partner.endpoint.warned.values() if "cuts prompts without saying so" in text]
     assert len(warned) == cut and caplog.text.count("cuts prompts") == cut
 
 
@@ -557,7 +559,7 @@ async def main():
     partner = MatchingChatPartner(partner_config(sys.argv[1], concurrency=int(sys.argv[2]), cassette=sys.argv[3]).openai)
     views = [view_after(QUESTION, seed=seed) for seed in range(320)]
     replies = await asyncio.gather(*(partner.act(view) for view in views), return_exceptions=True)
-    print(sum(not isinstance(reply, Exception) for reply in replies), *partner.warnings, sep="\\n")
+    print(sum(not isinstance(reply, Exception) for reply in replies), *partner.endpoint.warned.values(), sep="\\n")
 
 asyncio.run(main())
 """

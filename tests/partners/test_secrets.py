@@ -61,7 +61,7 @@ async def test_an_echo_is_in_no_reply_log_or_cassette(
         except PartnerFailure as failure:
             outcome = str(failure)
         assert any(KEY in request["Authorization"] for request in server.headers)
-    assert is_clean(outcome) and is_clean(json.dumps(partner.identity)) and is_clean(repr(partner.usage))
+    assert is_clean(outcome) and is_clean(json.dumps(partner.identity)) and is_clean(repr(partner.endpoint.spend.total))
     assert is_clean(caplog.text) and is_clean(text_of(tmp_path / "a.sqlite"))
     assert KEY not in json.dumps(server.requests)
 
@@ -110,7 +110,7 @@ async def main(url, folder):
             except Exception as failure:
                 traceback.print_exc()
                 print(repr(failure), vars(failure))
-        print(partner.stopped, partner.usage, partner.endpoint.spend, open("/proc/self/cmdline").read())
+        print(partner.stopped, partner.endpoint.spend.total, partner.endpoint.spend, open("/proc/self/cmdline").read())
     raise SystemExit("over")
 
 asyncio.run(main(*sys.argv[1:]))

@@ -43,6 +43,8 @@ BATCH = {
     "turns_p95": "95th percentile of the same",
     "partner_seconds_p50": "median seconds of a partner's turn",
     "partner_seconds_p95": "95th percentile of the same",
+    "partner/NAME/reward": "of a mixture: mean reward of the dialogues with a partner",
+    "partner/NAME/questions": "of a mixture: their information-seeking questions",
     "cost_usd": "partner behind an endpoint: dollars spent in the step",
     "partner_retries": "partner behind an endpoint: repeated requests per call",
     "partner_cached": "partner behind an endpoint: share of its input tokens that the provider had cached",
