@@ -122,6 +122,36 @@ FAULTS = {
         "{}",
         ("tests/test_config.py::test_a_kind_replaces_a_mixture_by_any_change",),
     ),
+    "twice": Fault(  # of a repeated key the last one counts, and the settings below the first are lost
+        "slim_rl/config/reading.py",
+        "and key.value in seen:",
+        "and key.value == seen:",
+        ("tests/test_config.py::test_a_key_that_stands_twice_is_refused_and_not_lost",),
+    ),
+    "folder": Fault(  # processes elsewhere look for the partner's files in their own folder
+        "slim_rl/config/__init__.py",
+        "str(Path(values[name]).absolute())",
+        "values[name]",
+        ("tests/test_config.py::test_a_config_for_another_folder_has_absolute_paths",),
+    ),
+    "secret": Fault(  # an endpoint that repeats the key has it in the log
+        "slim_rl/partners/quoting.py",
+        'text = text.replace(value, "***")',
+        "text = str(text)",
+        ("tests/partners/test_secrets.py",),
+    ),
+    "quote": Fault(  # a policy's words look like the game's to a chat model
+        "slim_rl/partners/quoting.py",
+        'f"> {line}"',
+        'f"{line}"',
+        ("tests/partners/test_quoting.py",),
+    ),
+    "budget": Fault(  # requests are sent although the budget is spent
+        "slim_rl/partners/spend.py",
+        "if spent < self.budget_usd:",
+        "if spent < 2 * self.budget_usd:",
+        ("tests/partners/test_openai_parts.py",),
+    ),
     "identity": Fault(  # a new setting of a partner makes every earlier identity another
         "slim_rl/games/matching/partners/scripted.py",
         "if getattr(self, each.name) != each.default",
