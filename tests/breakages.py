@@ -122,7 +122,7 @@ FAULTS = {
         "{}",
         ("tests/test_config.py::test_a_kind_replaces_a_mixture_by_any_change",),
     ),
-    "twice": Fault(  # of a repeated key the last one counts, and the settings below the first are lost
+    "repeated": Fault(  # of a repeated key the last one counts, and the settings below the first are lost
         "slim_rl/config/reading.py",
         "and key.value in seen:",
         "and key.value == seen:",
