@@ -12,7 +12,6 @@ import asyncio
 import warnings
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -94,8 +93,8 @@ def annotate(dialogue: Dialogue, again: bool = True) -> None:
         dialogue.annotator_version = made.annotator_version
     except Exception as error:  # a faulty annotator must not cost a dialogue: log it without annotations
         dialogue.columns = {}
-        for turn, name in product(dialogue.turns, ANNOTATIONS):
-            setattr(turn, name, None)
+        for turn in dialogue.turns:
+            turn.clear_annotations()
         warnings.warn(f"{dialogue.id}: not annotated; {type(error).__name__}: {error}", SlimWarning, stacklevel=2)
 
 

@@ -161,6 +161,11 @@ class Annotations:
     state_value: Number | None = None
     best_known: Number | None = None
 
+    def clear_annotations(self) -> None:
+        """Sets every annotation to None, as before the game's annotator ran."""
+        for name in ANNOTATIONS:
+            setattr(self, name, None)
+
 
 ANNOTATIONS = frozenset(each.name for each in fields(Annotations))
 
