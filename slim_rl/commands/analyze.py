@@ -17,22 +17,14 @@ def command(
     context: typer.Context,
     logs: Logs = None,
     log_dir: LogDirs = None,
-    output: Annotated[
-        Path, typer.Option("--output", "--output-dir", help="folder for figures, summary.json and report.html")
-    ] = Path("plots"),
-    seed: Annotated[
-        int, typer.Option(min=0, help="seed of the dialogues shown, and of the games of reference lines")
-    ] = 0,
-    max_dialogues: Annotated[
-        int, typer.Option(min=0, help="maximum number of dialogues to read in the report; figures and tables use all")
-    ] = MAX_DIALOGUES,
+    output: Annotated[Path, typer.Option("--output", "--output-dir", help="folder to write")] = Path("plots"),
+    seed: Annotated[int, typer.Option(min=0, help="seed of the dialogues shown and of reference lines")] = 0,
+    max_dialogues: Annotated[int, typer.Option(min=0, help="dialogues to read in the report")] = MAX_DIALOGUES,
     price: Annotated[float, typer.Option(min=0, help="question cost, in reward, for the gap to the ideal asker")] = 0.0,
     human: Human = None,
     paper: Paper = False,
     tokenizer: Annotated[Path | None, typer.Option(help="model folder, to show logged token ids as text")] = None,
-    every: Annotated[
-        int, typer.Option(min=0, help="seconds after which the report is made again, and loads itself again; 0: never")
-    ] = 0,
+    every: Annotated[int, typer.Option(min=0, help="seconds until the report is made again; 0: never")] = 0,
     game: Games = None,
 ) -> None:
     """Draw figures and statistics from dialogue logs, and write an HTML report."""

@@ -18,19 +18,14 @@ from slim_rl.errors import ConfigError
 
 def command(
     config: Annotated[
-        Path | None,
-        typer.Argument(metavar="CONFIG", help="config, whose values the options below override", show_default=False),
+        Path | None, typer.Argument(metavar="CONFIG", help="config, which the options override", show_default=False)
     ] = None,
-    num_games: Annotated[
-        int | None, typer.Option("--num-games", "--num-train", help="number of training games")
-    ] = None,
-    num_test: Annotated[int | None, typer.Option(min=0, help="number of held-out games")] = None,
+    num_games: Annotated[int | None, typer.Option("--num-games", "--num-train", help="training games")] = None,
+    num_test: Annotated[int | None, typer.Option(min=0, help="held-out games")] = None,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output",
-            "--output-dir",
-            help="file to write, .jsonl, or .parquet for verl, or a folder for games.jsonl; with --num-test a folder for two files",
+            "--output", "--output-dir", help="file, .jsonl or .parquet (verl); or a folder, for --num-test too"
         ),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="seed of the games")] = None,
@@ -38,9 +33,7 @@ def command(
     workers: Workers = 1,
     format: Annotated[str | None, typer.Option(help="of the files in a folder: jsonl (default) or parquet")] = None,
     overrides: Overrides = None,
-    games: Annotated[
-        Path | None, typer.Option(help="JSON lines of game states to write as rows, instead of generating games")
-    ] = None,
+    games: Annotated[Path | None, typer.Option(help="file of game states to write as rows")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the files that CONFIG names")] = False,
 ) -> None:
     """Generate games: a JSONL (or parquet) file, or the files a config names.
@@ -58,17 +51,14 @@ def command(
     suffix = format or "jsonl"
     if output is not None and format and output.suffix not in ("", f".{format}"):
         raise ConfigError(f"--output {output} is not a {format} file. Leave out --format, or name a folder.")
+    files: dict[Split, Path] = {}
     if output is not None and num_test is not None:
-        files: dict[Split, Path] = {"train": output / f"train.{suffix}", "eval": output / f"test.{suffix}"}
-        for path in write(settings, files, workers, games):
-            typer.echo(path)
+        files = {"train": output / f"train.{suffix}", "eval": output / f"test.{suffix}"}
     elif output is not None:
-        file = output if output.suffix or not output.name else output / f"games.{suffix}"
-        for path in write(settings, {"train": file}, workers, games):
-            typer.echo(path)
-    else:
-        for file in filter(None, ensure_games(settings, workers, overwrite=overwrite)):
-            typer.echo(file)
+        files = {"train": output if output.suffix or not output.name else output / f"games.{suffix}"}
+    made = write(settings, files, workers, games) if files else ensure_games(settings, workers, overwrite=overwrite)
+    for path in filter(None, made):
+        typer.echo(path)
 
 
 def write(config: Config, files: dict[Split, Path], workers: int = 1, games: Path | None = None) -> Iterator[Path]:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
 import typer
@@ -26,6 +24,7 @@ from slim_rl.dialogue.record import Turn
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import BaseEnvironment, Board, View, make_environment, reset_to
 from slim_rl.errors import ConfigError, SlimError
+from slim_rl.processes import handled_by
 
 QUIT = "quit"
 QUIT_FAILURE = "you left the game"
@@ -74,7 +73,8 @@ class Person(Partner):
         if board is not None and board != self._last:
             self.console.print(table_of(board))
             self._last = board
-        with _interrupted_at_once():  # the event loop has nothing else to do meanwhile
+        # at once: asyncio's own handler would wait for the line that is read, and the loop has nothing else to do
+        with handled_by(signal.default_int_handler):
             return Turn(self.read())
 
     def read(self) -> str:
@@ -134,16 +134,3 @@ def play(config: Config, *, game: int = 0, console: Console | None = None, ask: 
     if (truth := env.board(None)) is not None:
         console.print(table_of(truth))
     return dialogue.reward or 0.0
-
-
-@contextmanager
-def _interrupted_at_once() -> Iterator[None]:
-    """Makes Ctrl-C raise KeyboardInterrupt immediately; asyncio's handler would wait for the line being read."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)

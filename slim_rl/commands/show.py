@@ -23,10 +23,7 @@ def command(
     log_dir: LogDirs = None,
     num: Annotated[int, typer.Option("--num", "-n", min=1, help="dialogues to show")] = 3,
     where: Annotated[
-        str,
-        typer.Option(
-            metavar="CONDITION", help="select dialogues by a pandas query, such as: phase == 'eval' and questions > 3"
-        ),
+        str, typer.Option(metavar="CONDITION", help="pandas query, such as: phase == 'eval' and questions > 3")
     ] = "",
     sort: Annotated[str, typer.Option(metavar="COLUMN", help="show those with the lowest of this column")] = "",
     game: Games = None,

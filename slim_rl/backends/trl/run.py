@@ -111,9 +111,7 @@ class Run:
         self.train_steps()
         after = self.evaluate(train.steps)
         if self.rank == 0:
-            results = {
-                name: played for name, played in (("before training", before), ("after training", after)) if played
-            }
+            results = {"before training": before, "after training": after}
             made = provenance.read(self.folder.logs)
             card = model_card(self.config, step=train.steps, results=results, made=made)
             save_model(self.policy.model, self.chat.tokenizer, self.folder.path / "model", card=card)
