@@ -81,10 +81,8 @@ class Games:
         selfplay: bool = False,
     ) -> None:
         overrides = [*overrides, *([f"partner.kind={partner}"] if partner else [])]
-        if config is None:
-            config = DEFAULT
-        if isinstance(config, str | Path):
-            self.config = load_config(config, overrides)
+        if config is None or isinstance(config, str | Path):
+            self.config = load_config(config or DEFAULT, overrides)
         else:
             self.config = parse_config(config.model_dump() if isinstance(config, Config) else config, overrides)
         if self.config.selfplay and not selfplay:
@@ -176,9 +174,10 @@ class Session:
 
     async def _next(self) -> Observation:
         view = await self._seat.views.get()
-        if view is not None:
-            self._last = self._observation(view)
-            return self._last
+        self._last = self._end() if view is None else self._observation(view)
+        return self._last
+
+    def _end(self) -> Observation:
         assert self._task is not None
         task, self._task = self._task, None
         self._abandoned.detach()
@@ -188,8 +187,7 @@ class Session:
         turns = self.dialogue.turns
         last = "" if not turns else turns[-1].text if turns[-1].role == "partner" else turns[-1].observation or ""
         error = turns[-1].error if turns and turns[-1].role == "policy" else None
-        self._last = Observation((), last, error, done=True, reward=self.dialogue.reward)
-        return self._last
+        return Observation((), last, error, done=True, reward=self.dialogue.reward)
 
     def _observation(self, view: View) -> Observation:
         if not self._has_prompt:
@@ -230,8 +228,7 @@ def metrics(dialogue: Dialogue) -> dict[str, float]:
     if dialogue.failed:
         return {}
     annotate(dialogue)
-    measured = batch_metrics([dialogue])
-    return {name: measured[name] for name in measured if not name.startswith(_NOT_MEASURES)}
+    return {name: value for name, value in batch_metrics([dialogue]).items() if not name.startswith(_NOT_MEASURES)}
 
 
 _NOT_MEASURES = ("reward", "failed", "failure/", "stop/", "turns_", "partner_seconds_")
