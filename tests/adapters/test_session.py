@@ -223,6 +223,6 @@ def test_what_the_partner_costs_is_kept_beside_the_log(tmp_path: Path) -> None:
     endpoint = {"base_url": "http://127.0.0.1:9/v1", "budget_usd": 1.0}
     config = SMALL | {"partner": {"kind": "openai", "openai": endpoint}}
     games = Games(config, log=tmp_path / "log.jsonl")
-    spend = games.worker.partner_of(games.deal("eval", 1)[0]).endpoint.spend  # type: ignore[union-attr]
+    spend = games.worker.partner_of(games.worker.spec(games.deal("eval", 1)[0], "x")).endpoint.spend  # type: ignore[union-attr]
     spend.add(Usage(calls=1, cost_usd=0.25))
     assert spent_usd(tmp_path) == 0.25
