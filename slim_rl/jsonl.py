@@ -212,10 +212,6 @@ class Appender:
                 f"Cannot append to the {self.what} {self.path}: {error.strerror}; make room and resume."
             ) from error
 
-    def fileno(self) -> int:
-        """Returns the file descriptor."""
-        return self._file
-
     def close(self) -> None:
         """Closes the file; again without effect."""
         if self._file >= 0:

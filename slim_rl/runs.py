@@ -130,10 +130,10 @@ def _locked(folder: Path, what: str, otherwise: str) -> Iterator[None]:
     try:
         lock.acquire()
     except Timeout as error:
+        holder = "another process"
         with suppress(OSError):
             holder = (folder / MARKER).read_text(encoding="utf-8", errors="replace").strip()
-            raise SlimError(f"{what} is in use by {holder}; wait until that ends, or {otherwise}.") from error
-        raise SlimError(f"{what} is in use by another process; wait until that ends, or {otherwise}.") from error
+        raise SlimError(f"{what} is in use by {holder}; wait until that ends, or {otherwise}.") from error
     except (OSError, NotImplementedError) as error:  # some network file systems have no locks
         warnings.warn(f"{folder} cannot be locked ({error}): start only one process per folder.", SlimWarning, 4)
     try:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -37,12 +37,10 @@ def show_warnings_as_sentences() -> None:
     """Makes Python show a `SlimWarning` as one sentence; other warnings are unchanged."""
     default = warnings.formatwarning
 
-    def plain(
-        message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
-    ) -> str:
+    def plain(message: Warning | str, category: type[Warning], *place: Any, **line: Any) -> str:
         if issubclass(category, SlimWarning):
             return f"slim-rl: {printable(str(message))}\n"
-        return default(message, category, filename, lineno, line)
+        return default(message, category, *place, **line)
 
     warnings.formatwarning = plain
 

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from slim_rl.backends.verl.data import write_data
-from slim_rl.backends.verl.settings import compose, run_dir
+from slim_rl.backends.verl.settings import compose
 from slim_rl.backends.verl.settings import settings as build_overrides
 from slim_rl.config import ROOT_KEY, Config, parse_config
 from tests.fakes.models import tiny_qwen3
@@ -39,9 +39,9 @@ def make_run(folder: Path, model: Path, settings: dict[str, Any], *extra: str) -
         | settings
     )
     composed = compose(build_overrides(config), ["actor_rollout_ref.rollout.agent.num_workers=1", *extra])
-    write_data(config, run_dir(config))
+    write_data(config, config.run_dir.absolute())
     data = {ROOT_KEY: config.model_dump(mode="json")}
-    (run_dir(config) / "config.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
+    (config.run_dir.absolute() / "config.yaml").write_text(yaml.safe_dump(data, sort_keys=False))
     return config, composed
 
 

@@ -232,6 +232,6 @@ def test_state_that_is_no_mapping_is_refused(tmp_path: Path) -> None:
 
 
 def test_parquet_names_its_data_source(tmp_path: Path, game: GameState) -> None:
-    assert write_parquet([GameRow.of(MatchingEnv(), game.id, game, 1)], tmp_path / "g.parquet", MatchingEnv()) == 1
+    write_parquet([GameRow.of(MatchingEnv(), game.id, game, 1)], tmp_path / "g.parquet", MatchingEnv())
     (row,) = pq.read_table(tmp_path / "g.parquet").to_pylist()
     assert row["data_source"] == "slim_rl/MatchingEnv" and row["extra_info"]["seat"] == 1

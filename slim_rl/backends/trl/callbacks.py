@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerState, TrainingArguments
 
 from slim_rl import jsonl
 from slim_rl.backends.step_line import played_step, step_line
@@ -29,9 +29,7 @@ class StepLine(TrainerCallback):
         self._bar: tqdm[Any] | None = None
         self._tokens, self._time = 0, 0.0
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, *_: Any, **__: Any) -> None:
         if not state.is_world_process_zero:
             return
         self._bar = tqdm(total=state.max_steps, initial=state.global_step, desc="training", unit="step", smoothing=0.1)
@@ -39,30 +37,21 @@ class StepLine(TrainerCallback):
         if self.path.exists():  # a resumed run writes the lines after its checkpoint again
             jsonl.keep_lines(self.path, lambda line: line["step"] < state.global_step)
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        if self._bar is None or not logs or "reward" not in logs:
+    def on_log(self, args: TrainingArguments, state: TrainerState, *_: Any, logs: dict[str, Any], **__: Any) -> None:
+        if self._bar is None or "reward" not in logs:
             return
         self._bar.update(1)
         now = time.monotonic()
         logs["tokens_per_second"] = (self.policy.tokens_sampled - self._tokens) / max(now - self._time, 1e-9)
         self._tokens, self._time = self.policy.tokens_sampled, now
-        ours = {name.removeprefix(TRACKED): value for name, value in logs.items() if name.startswith(TRACKED)}
-        metrics = {name: value for name, value in logs.items() if not name.startswith(TRACKED)} | ours
+        trls_first = sorted(logs, key=lambda name: name.startswith(TRACKED))  # of equal names ours counts
+        metrics = {name.removeprefix(TRACKED): logs[name] for name in trls_first}
         step = played_step(state.global_step)
         tqdm.write(step_line(step, metrics))
         with jsonl.Appender(self.path, "metrics") as file:
             file.append({"step": step, **metrics})
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_end(self, *_: Any, **__: Any) -> None:
         if self._bar is not None:
             self._bar.close()
 
@@ -83,9 +72,7 @@ class HeldOut(TrainerCallback):
     ) -> None:
         self.evaluate, self.tell = evaluate, tell
 
-    def on_step_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_step_begin(self, args: TrainingArguments, state: TrainerState, *_: Any, **__: Any) -> None:
         step = state.global_step
         if not args.eval_steps or not step or step % args.eval_steps:
             return

@@ -38,8 +38,8 @@ def prompt_groups(config: Config, split: Split) -> list[GameRow]:
     return [GameRow.of(env, row.game_id, row.game_state, row.seat) for row in rows]
 
 
-def write_parquet(rows: Iterable[GameRow], path: str | Path, env: BaseEnvironment, split: Split = "train") -> int:
-    """Writes the columns data_source, prompt, reward_model and extra_info; returns the number of rows."""
+def write_parquet(rows: Iterable[GameRow], path: str | Path, env: BaseEnvironment, split: Split = "train") -> None:
+    """Writes the columns data_source, prompt, reward_model and extra_info."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -65,7 +65,6 @@ def write_parquet(rows: Iterable[GameRow], path: str | Path, env: BaseEnvironmen
             pq.write_table(pa.Table.from_pylist(table), temporary)
     except OSError as error:
         raise DataError(f"Cannot write {path}: {error.strerror or error}; choose another output.") from error
-    return len(table)
 
 
 def read_game_state(extra_info: Mapping[str, Any]) -> dict[str, Any]:

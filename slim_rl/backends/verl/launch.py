@@ -21,7 +21,7 @@ from slim_rl.backends import Request
 from slim_rl.backends.checkpoints import last_whole
 from slim_rl.backends.ready import check_model, check_start, check_training, is_trained
 from slim_rl.backends.verl.data import write_data
-from slim_rl.backends.verl.settings import STOP_MARK, compose, run_dir, settings
+from slim_rl.backends.verl.settings import STOP_MARK, compose, settings
 from slim_rl.config import Config
 from slim_rl.config.trainers import lookup
 from slim_rl.dialogue.training_reward import make_training_reward
@@ -51,7 +51,7 @@ def start(request: Request) -> None:
     for key in MODELS.values():
         if name := lookup(config, key):
             check_model(name, key)
-    folder, verl = run_dir(config), settings(config)
+    folder, verl = config.run_dir.absolute(), settings(config)
     composed = compose(verl, request.extra) if find_spec("verl") else None
     config = config.from_anywhere()
     run, step = RunFolder(config, folder), last_whole(folder / "checkpoints") or 0

@@ -24,11 +24,6 @@ STOP_MARK = "stopped"  # in the run's folder: why the partner takes no more call
 _ADDED = ("slim_rl.", "ray_kwargs.ray_init.runtime_env.env_vars.", "data.apply_chat_template_kwargs.")
 
 
-def run_dir(config: Config) -> Path:
-    """Returns the run's absolute folder: config.yaml, data/ (the games as verl reads them), dialogue log, checkpoints/."""
-    return config.run_dir.absolute()
-
-
 def settings(config: Config) -> dict[str, Any]:
     """Returns verl's dotted keys and their values: the table of keys, then what a dialogue needs, then `verl.overrides`.
 
@@ -116,7 +111,7 @@ def _models(config: Config) -> dict[str, Any]:
 
 
 def _data(config: Config) -> dict[str, Any]:
-    folder = run_dir(config) / "data"
+    folder = config.run_dir.absolute() / "data"
     held_out = "eval" in games_files(config)
     return {
         "data.train_files": str(folder / "train.parquet"),
@@ -130,7 +125,7 @@ def _data(config: Config) -> dict[str, Any]:
 def _rollout(config: Config) -> dict[str, Any]:
     rollout = "actor_rollout_ref.rollout"
     return {
-        "slim_rl.config": str(run_dir(config) / "config.yaml"),
+        "slim_rl.config": str(config.run_dir.absolute() / "config.yaml"),
         f"{rollout}.agent.agent_loop_config_path": str(HERE / "agents.yaml"),
         f"{rollout}.agent.default_agent_loop": "slim_rl_dialogue",
         f"{rollout}.calculate_log_probs": True,
@@ -152,7 +147,7 @@ def _trainer(config: Config) -> dict[str, Any]:
         "trainer.total_epochs": config.train.steps,  # more than enough: a step is at most an epoch
         "trainer.project_name": "slim_rl",
         "trainer.experiment_name": config.name,
-        "trainer.default_local_dir": str(run_dir(config) / "checkpoints"),
+        "trainer.default_local_dir": str(config.run_dir.absolute() / "checkpoints"),
         "trainer.checkpoint_callback_class": "slim_rl.backends.verl.plugin.SaveBeforeStop",
         # verl's own 8 processes each are for whole nodes; every storage unit takes a CPU of Ray's.
         "actor_rollout_ref.rollout.agent.num_workers": 4,
