@@ -29,7 +29,7 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("name", bundled.names())
 def test_every_config_is_known_by_name_and_by_path(empty: Path, name: str) -> None:
     folders = {
-        **dict.fromkeys(("secret_number", "treasure", "user_simulator"), "examples"),
+        **dict.fromkeys(("lock", "secret_number", "treasure", "user_simulator"), "examples"),
         "guess_who_local": "examples/guess_who",
     }
     folder = folders.get(name, "configs")

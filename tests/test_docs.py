@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import yaml
@@ -22,12 +22,16 @@ from reference_pages.config import LEFT_OUT, SHIPPED
 from reference_pages.metrics import BATCH
 
 import slim_rl
+from examples.lock import Demonstrator
 from slim_rl import Dialogue, RolloutWorker, Turn, View, load_config, load_rows
 from slim_rl.config import Config, Section, parse_config
 from slim_rl.config.trainers import lookup
+from slim_rl.dialogue.games_file import GameRow
+from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.measures import MEASURES, batch_metrics
-from slim_rl.dialogue.players import Partner
 from slim_rl.dialogue.record import StopReason, Usage
+from slim_rl.games.matching.study.players import Asker
+from tests.made import STATE
 from tests.paths import ROOT
 
 NOTEBOOK = ROOT / "examples" / "quickstart.ipynb"
@@ -97,31 +101,39 @@ def test_the_notebook_runs_and_prints_what_it_is_saved_with(tmp_path: Path) -> N
     assert NOTEBOOK.stat().st_size < 60_000
 
 
-class Bisecting(Partner):
-    """Guesses the middle of what Higher and Lower leave."""
+@pytest.mark.parametrize(("questions", "new"), [(4, 3), (1, None), (0, 0)])
+def test_tutorial_game_rewards_each_new_digit(tmp_path: Path, questions: int, new: int | None) -> None:
+    places = [f"data.{split}={tmp_path / split}.jsonl" for split in ("train", "eval")]
+    settings = load_config("lock", [*places, "data.num_train=8", "data.num_eval=8"])
+    worker = RolloutWorker(settings, None, Demonstrator([0.0] * questions + [1.0]))
+    specs = [worker.spec(row, "test", phase="eval") for row in load_rows(settings, "eval")]
+    for (dialogue,) in asyncio.run(worker.play_all(specs)):
+        annotate(dialogue)
+        code, known = dialogue.game_state["code"], {dialogue.game_state["shown"]}
+        learned = [place for turn in dialogue.turns for (place,) in turn.informative or ()]
+        assert [turn.questions for turn in dialogue.turns if turn.seeking] == [["digit"]] * questions
+        assert new in (None, len(learned)) and known.isdisjoint(learned)
+        known.update(learned)
+        right = [digit == 1 or place in known for place, digit in enumerate(code, 1)]
+        assert (dialogue.reward, dialogue.stop_reason) == (sum(right) / 4, StopReason.FINISHED)
 
-    identity: ClassVar = {"kind": "bisecting"}
 
-    async def act(self, view: View) -> Turn:
-        low, high = 1, 8
-        for utterance in view.history:
-            guess = int(utterance.text)
-            low, high = (guess + 1, high) if utterance.observation == "Higher." else (low, guess - 1)
-        return Turn(str((low + high) // 2))
+def test_tutorial_shows_the_files_as_they_are() -> None:
+    page, files = "tutorials/custom-environment", {"python": "examples/lock.py", "yaml": "examples/lock.yaml"}
+    shown = [(code, file) for language, file in files.items() for code in blocks(page, language)]
+    assert len(shown) == 5 and all(code in text_of(file) for code, file in shown)
 
 
-def test_tutorial_environment_is_played_by_its_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (code,), (config, *_) = (blocks("tutorials/custom-environment", language) for language in ("python", "yaml"))
-    (tmp_path / "my_game.py").write_text(code)
-    (tmp_path / "my_game.yaml").write_text(config)
-    monkeypatch.chdir(tmp_path)
+def test_partner_of_the_guide_answers_in_the_matching_game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, *_ = blocks("how-to/partners")
+    (tmp_path / "my_partners.py").write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
-    settings = load_config("my_game.yaml")
-    worker = RolloutWorker(settings, None, Bisecting())
-    specs = [worker.spec(row, "test", phase="eval") for row in load_rows(settings, "eval")[:8]]
-    played = [dialogue for (dialogue,) in asyncio.run(worker.play_all(specs))]
-    assert {dialogue.stop_reason for dialogue in played} == {StopReason.FINISHED}
-    assert all(dialogue.reward == pytest.approx(1 - (len(dialogue.turns) - 1) / 5) for dialogue in played)
+    settings = load_config("matching_local", ["partner.kind=my_partners.Curt", "partner.args={}"])
+    worker = RolloutWorker(settings, None, Asker(2))
+    ((dialogue,),) = asyncio.run(worker.play_all([worker.spec(GameRow("g", 0, STATE, []), "test")]))
+    annotate(dialogue)
+    assert dialogue.stop_reason is StopReason.AGREED
+    assert [turn.answered for turn in dialogue.turns if turn.seeking] == [True, True]
 
 
 def test_api_page_partner_reward_and_environment_work() -> None:

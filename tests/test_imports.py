@@ -52,7 +52,7 @@ def test_start_imports_only_what_it_uses(code: str, others: str) -> None:
     assert [name for name in modules if re.match(rf"({others}|torch|transformers)\b", name)] == []
 
 
-@pytest.mark.parametrize("name", ["secret_number.py", "treasure.py", "lying_partner.py", "guess_who/*.py"])
+@pytest.mark.parametrize("name", ["lock.py", "secret_number.py", "treasure.py", "lying_partner.py", "guess_who/*.py"])
 def test_example_games_import_only_public_names(name: str) -> None:
     found: set[str] = set()
     for path in (ROOT / "examples").glob(name):
