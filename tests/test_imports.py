@@ -29,7 +29,7 @@ def test_no_imports_go_in_a_circle() -> None:
     except CycleError as error:
         pytest.fail(" imports ".join(reversed(error.args[1])))
     verl = "slim_rl.backends.verl"
-    for worker in ("agent_loop", "plugin", "policy"):
+    for worker in ("agent_loop", "plugin", "policy", "reward"):
         assert not graph.chain_exists(importer=f"{verl}.{worker}", imported=f"{verl}.launch"), worker
 
 

@@ -34,6 +34,9 @@ WITHOUT_GROUPS = ("gae", "reinforce_plus_plus", "remax")  # verl's estimators wi
 class VerlConfig(Section):
     """verl's trainer: PPO, GRPO and the others. The keys under `overrides` are verl's own and are applied last."""
 
+    mode: Literal["multi_turn", "single_turn"] = "multi_turn"
+    """multi_turn: the whole game is played; single_turn: one answer of the policy is scored (needs a one-seat
+    environment)"""
     engine: Annotated[
         Literal["sglang", "vllm"], named(verl=f"{ROLLOUT}.name", note="slime: SGLang; TRL: in process")
     ] = "vllm"

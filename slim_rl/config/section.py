@@ -57,7 +57,6 @@ GONE = {
     "train.credit_lambda": "write train.reward_args.decay, with train.reward: turn_credit",
     **dict.fromkeys(("train.exploring_starts", "train.exploring_steps"), "remove it: slim_rl 0.2.0 has it"),
     "train.question_price": "write train.reward_args.price, with train.reward: price",
-    "verl.mode": "remove it: a game for one is played as any other",
     **{f"verl.{key}": f"write verl.overrides: {{{name}: ...}}" for key, name in _OF_VERL.items()},
 }
 # Last part of keys of other programs whose nearest name means something else -> the key that is meant

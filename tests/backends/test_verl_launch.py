@@ -120,6 +120,9 @@ def test_the_three_models_come_from_the_environment() -> None:
     assert not any("REFERENCE" in key for key in alone)
 
 
+ALONE = {"environment": "slim_rl.games.matching.planning.PlanningEnv", "verl": {"mode": "single_turn"}}
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -132,6 +135,8 @@ def test_the_three_models_come_from_the_environment() -> None:
             },
             "state_values",
         ),
+        ({**ALONE, "train": {"reward": "price", "reward_args": {"price": 0.1}}}, "single_turn"),
+        ({"verl": {"mode": "single_turn"}}, "one-seat"),
         ({"train": {"lr_schedule": "linear"}}, "linear"),
         ({"train": {"lora": {"dropout": 0.1}}}, "dropout is 0.1, which verl does not have"),
         ({"train": {"lora": {}}, "verl": {"reference_model": "other"}}, "reference_model is other, but with"),
@@ -265,7 +270,7 @@ def test_the_scripts_dry_run_prints_verls_command(
     assert "trainer.total_training_steps=7" in printed
     assert "actor_rollout_ref.model.path=models/p" in printed
     assert printed.rstrip().endswith("data.shuffle=false")
-    assert "default_agent_loop=slim_rl_dialogue" in printed
+    assert "default_agent_loop=slim_rl_selfplay" in printed
 
 
 def test_an_error_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:

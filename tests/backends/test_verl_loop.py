@@ -11,10 +11,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("verl")
 import torch
+from verl.protocol import DataProto
 from verl.trainer.ppo.core_algos import get_policy_loss_fn, kl_penalty
 from verl.trainer.ppo.ray_trainer import compute_advantage
 from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
@@ -167,37 +169,44 @@ def test_a_parquet_file_of_generate_is_read_too(runs: Any, tokenizer: Any, tmp_p
     assert all(output.reward_score > 0 for (output,) in outputs.values())  # type: ignore[operator]
 
 
-@pytest.mark.parametrize(
-    ("answer", "best"), [(PLANS[0], True), ("I would give BLEU to Ava.", False), ("[propose]\nBLEU: Ava Li", False)]
-)
-def test_game_for_one_is_played_and_scored(runs: Any, tokenizer: Any, answer: str, best: bool) -> None:
-    alone = {"environment": "slim_rl.games.matching.planning.PlanningEnv", "game": {"n": 3, "max_errors": 1}}
-    _, verl = runs(alone)
-    row = RLHFDataset(verl.data.train_files, tokenizer, verl.data)[0]
+async def test_reward_manager_scores_and_counts_unreadable(runs: Any, tokenizer: Any) -> None:
+    from verl.trainer.ppo.reward import load_reward_manager
+
+    _config, verl = runs(
+        {"environment": "slim_rl.games.matching.planning.PlanningEnv", "verl": {"mode": "single_turn"}}
+    )
+    manager = load_reward_manager(verl, tokenizer)
+    dataset = RLHFDataset(verl.data.train_files, tokenizer, verl.data)
+    row = dataset[0]
     state = json.loads(row["extra_info"]["game_state"])
+
+    async def score(answer: str) -> dict[str, Any]:
+        ids = torch.tensor([*tokenizer.encode(answer), tokenizer.eos_token_id])
+        data = DataProto.from_dict(
+            tensors={"responses": ids[None], "attention_mask": torch.ones(1, 7 + len(ids))},
+            non_tensors={
+                key: np.array([row[key]], dtype=object) for key in ("data_source", "extra_info", "reward_model")
+            },
+        )
+        return await manager.run_single(data)
+
+    good = await score(PLANS[0])
     total = sum(state["table"][reviewer][reviewer] for reviewer in range(3))
-    ((output,),) = play(verl, Server(tokenizer, lambda text: answer), [row | {"uid": "x"}], n=1).values()
-    assert output.reward_score == pytest.approx(best * total / state["best_assignment_reward"])
-    assert output.num_turns == 1
-
-
-@pytest.mark.verl
-def test_settings_make_verls_current_trainer(runs: Any) -> None:
-    from omegaconf import OmegaConf
-    from verl.trainer.ppo.v1 import get_trainer_cls
-    from verl.trainer.ppo.v1.trainer_base import PPOTrainer
-
-    own = {"environment": "examples.secret_number.SecretNumber", "game": {}, "verl": {"gpus": 2, "prompt_tokens": 256}}
-    train = {"games_per_step": 2, "group_size": 4, "kl_coef": 0.01}
-    _, verl = runs(own | {"train": train}, "transfer_queue.enable=true")
-    OmegaConf.resolve(verl)
-    trainer = get_trainer_cls(verl.trainer.v1.trainer_mode)(config=verl)
-    assert isinstance(trainer, PPOTrainer)
-    assert trainer.use_reference_policy and not trainer.use_critic, "a KL is asked for, and GRPO needs no critic"
-    trainer._init_tokenizer()
-    data = RLHFDataset(trainer.config.data.train_files, trainer.tokenizer, trainer.config.data)
-    assert len(data) == 4
-    assert "Find the number from 1 to 8" in data[0]["raw_prompt"][0]["content"]
+    assert good["reward_score"] == pytest.approx(total / state["best_assignment_reward"])
+    for nonsense in (
+        "",
+        "I would give BLEU to Ava.",
+        "[propose]\nBLEU: Ava Li",
+        "[propose]\nBLEU: Nobody\nElectra: Ava Li",
+    ):
+        assert await score(nonsense) == {
+            "reward_score": 0.0,
+            "reward_extra_info": {
+                "unparsable": 1.0,
+                "unparsable_share": pytest.approx(manager.unparsable / manager.scored),
+            },
+        }
+    assert (manager.scored, manager.unparsable) == (5, 4)
 
 
 def test_a_reference_of_its_own_takes_the_place_of_the_policys(model: Path, tmp_path: Path, tokenizer: Any) -> None:

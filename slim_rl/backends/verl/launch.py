@@ -25,7 +25,7 @@ from slim_rl.backends.verl.settings import STOP_MARK, compose, settings
 from slim_rl.config import Config
 from slim_rl.config.trainers import lookup
 from slim_rl.dialogue.training_reward import make_training_reward
-from slim_rl.environment import STARTED_IN
+from slim_rl.environment import STARTED_IN, environment_class
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.processes import python_module, running, signals_end_the_run
 from slim_rl.ranks import count_gpus
@@ -87,8 +87,8 @@ def start(request: Request) -> None:
 def check(config: Config) -> None:
     """Raises ConfigError if verl cannot do what the config asks for."""
     check_training(config)
-    train, verl = config.train, config.verl
-    if make_training_reward(config).takes_the_step:
+    train, verl, training_reward = config.train, config.verl, make_training_reward(config)
+    if training_reward.takes_the_step:
         raise ConfigError(
             f"train.reward={train.reward} needs a step's dialogues at once, which verl's agent loops never see; choose train.backend trl or "
             "slime."
@@ -104,6 +104,13 @@ def check(config: Config) -> None:
         raise ConfigError(
             f"train.lr_schedule is {train.lr_schedule}, which verl does not have; choose constant or cosine."
         )
+    if verl.mode == "single_turn" and environment_class(config.environment).seats != 1:
+        raise ConfigError(
+            "verl.mode is single_turn, but the game is one for two; choose a one-seat environment, for the matching game "
+            "environment: slim_rl.games.matching.planning.PlanningEnv."
+        )
+    if verl.mode == "single_turn" and not training_reward.as_game:
+        raise ConfigError("verl.mode is single_turn, which plays no dialogues: train.reward would have no effect.")
 
 
 def missing() -> str:

@@ -20,6 +20,7 @@ from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.trainer.ppo.v1 import trainer_base
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 
+from slim_rl.backends.verl import reward  # noqa: F401  (registers itself)
 from slim_rl.backends.verl.settings import REFERENCE_VARIABLE, STOP_MARK
 from slim_rl.config import WITHOUT_GROUPS
 from slim_rl.errors import RunStopped

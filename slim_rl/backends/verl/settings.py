@@ -123,11 +123,13 @@ def _data(config: Config) -> dict[str, Any]:
 
 
 def _rollout(config: Config) -> dict[str, Any]:
+    single = config.verl.mode == "single_turn"
+    loop = "single_turn_agent" if single else "slim_rl_selfplay" if config.selfplay else "slim_rl_dialogue"
     rollout = "actor_rollout_ref.rollout"
     return {
         "slim_rl.config": str(config.run_dir.absolute() / "config.yaml"),
         f"{rollout}.agent.agent_loop_config_path": str(HERE / "agents.yaml"),
-        f"{rollout}.agent.default_agent_loop": "slim_rl_dialogue",
+        f"{rollout}.agent.default_agent_loop": loop,
         f"{rollout}.calculate_log_probs": True,
         f"{rollout}.max_model_len": _sequence_tokens(config),
         f"{rollout}.tensor_model_parallel_size": 1,
@@ -135,6 +137,9 @@ def _rollout(config: Config) -> dict[str, Any]:
         f"{rollout}.val_kwargs.top_p": config.policy.top_p,
         f"{rollout}.val_kwargs.do_sample": True,
         "reward.num_workers": 1,
+        "reward.reward_manager.source": "importlib",
+        "reward.reward_manager.name": "matching",
+        "reward.reward_manager.module.path": "pkg://slim_rl.backends.verl.reward",
     }
 
 

@@ -1,6 +1,6 @@
 """Matching game for one: the policy sees what both players see, and proposes once. No dialogue, no partner.
 
-It asks how well a policy plans when there is nothing left to ask.
+It asks how well a policy plans when there is nothing left to ask, and is verl's single-turn mode (docs/how-to/verl.md).
 """
 
 from __future__ import annotations
