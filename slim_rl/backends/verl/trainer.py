@@ -11,7 +11,7 @@ from typing import Any
 
 from slim_rl.backends.verl.data import write_data
 from slim_rl.backends.verl.launch import check
-from slim_rl.backends.verl.settings import compose, run_dir, settings
+from slim_rl.backends.verl.settings import compose, settings
 from slim_rl.config import Config
 
 
@@ -25,7 +25,7 @@ def make_trainer(config: Config, extra: Sequence[str] = ()) -> Any:
     from verl.trainer.ppo.v1 import get_trainer_cls
 
     check(config)
-    verl, folder = compose(settings(config), extra), run_dir(config)
+    verl, folder = compose(settings(config), extra), config.run_dir.absolute()
     config = config.from_anywhere()
     config.write(folder / "config.yaml")
     write_data(config, folder)
