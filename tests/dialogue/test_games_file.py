@@ -58,6 +58,7 @@ def test_row_holds_all_that_a_trainer_needs(tmp_path: Path) -> None:
         game, line = GameState.from_dict(row.game_state), row.to_dict()
         assert game.score(line["ground_truth"]) == line["optimal_score"] == game.best_assignment_reward
         assert line["metadata"] == {"game_id": row.game_id, "seat": row.seat, "game_state": row.game_state}
+        assert line["label"] == row.game_id, "for --label-key label"
         env = MatchingEnv()
         env.reset(game)
         assert row.prompt == column["prompt"] == env.prompt(row.seat)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.actions import Action, format_proposal, parse_action
+from slim_rl.games.matching.partners.chat import MatchingChatPartner
 from slim_rl.games.matching.reading.reader import read
 from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.study.demonstrations import ASK_PAIR
@@ -133,6 +134,10 @@ def test_default_has_eight_names() -> None:
 def test_any_text_is_searched_without_error(text: str) -> None:
     for mention in ROSTER.find(text):
         assert 0 <= mention.start < mention.end <= len(text)
+
+
+def test_names_in_the_partners_prompt_are_not_the_games() -> None:
+    assert not list(Roster().find(MatchingChatPartner.default_prompt().read_text(encoding="utf-8")))
 
 
 def test_a_title_ends_where_a_sentence_goes_on() -> None:
