@@ -182,12 +182,10 @@ def test_where_the_trainers_values_differ_they_are_converted() -> None:
 
 
 def test_weights_decay_and_adam_remembers_alike_in_every_trainer() -> None:
-    assert [values(Config(), "slime")[flag] for flag in ("--weight-decay", "--adam-beta1", "--adam-beta2")] == [
-        0.0,
-        0.9,
-        0.999,
-    ]
-    assert [values(Config(), "trl")[name] for name in ("weight_decay", "adam_beta1", "adam_beta2")] == [0.0, 0.9, 0.999]
+    for trainer, name in (("slime", "--{}-{}"), ("trl", "{}_{}")):
+        found = values(Config(), trainer)  # type: ignore[arg-type]
+        parts = (("weight", "decay"), ("adam", "beta1"), ("adam", "beta2"))
+        assert [found[name.format(*part)] for part in parts] == [0.0, 0.9, 0.999]
     assert values(Config(), "verl")["actor_rollout_ref.actor.optim.weight_decay"] == 0.0
 
 

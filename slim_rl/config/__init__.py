@@ -47,7 +47,6 @@ TRAINING_REWARDS = {  # short names of `train.reward`
     "expected_credit": "slim_rl.lab.credit.ExpectedCredit",
 }
 SELF = "self"  # partner.kind of self-play
-FILES = ("prompt", "cassette")  # keys of `partner.openai` that are paths
 NOBODY = "none"  # who sits opposite the policy in a game for one
 MIXTURE = "mixture"  # several partners, of which each game has one
 _HOW_TO_NAME_IT = f"give the path of a YAML file, a run's folder, or one of these names: {', '.join(bundled.names())}"
@@ -263,7 +262,9 @@ class Config(Section):
         members, partner = self.members, self.partner.absolute()
         args = placed(partner.args, [name for member in members.values() for name in member.opposite.reads])
         mixture = {
-            name: one.changed(args=placed(one.args, members[name].opposite.reads), openai=placed(one.openai, FILES))
+            name: one.changed(
+                args=placed(one.args, members[name].opposite.reads), openai=placed(one.openai, ("prompt", "cassette"))
+            )
             for name, one in (partner.mixture or {}).items()
         }
         return self.changed(data=self.data.absolute(), partner=partner.changed(args=args, mixture=mixture or None))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from slim_rl.config import FILES, Config
+from slim_rl.config import Config
 from slim_rl.config.section import SEED, Key, fields_of
 
 Trainer = Literal["slime", "trl", "verl"]
@@ -22,15 +22,14 @@ _ASIDE = frozenset(key.name for key in KEYS if not key.decides)
 
 def read_keys(config: Config) -> tuple[str, ...]:
     """Returns the keys that name files or folders that a run reads, its partner's arguments included."""
-    members = config.members if config.partner.mixture else {}
-    of_members = (f"{name}.openai.{file}" for name in members for file in FILES)
-    reads = [(name, argument) for name, member in config.members.items() for argument in member.opposite.reads]
-    return (
-        *READ,
-        *dict.fromkeys(f"partner.args.{argument}" for _, argument in reads),
-        *(f"partner.mixture.{each}" for each in of_members),
-        *(f"partner.mixture.{name}.args.{argument}" for name, argument in reads if name in members),
-    )
+    places = {name: f"partner.mixture.{name}" for name in config.partner.mixture or ()}
+    keys = [
+        f"{place}.args.{argument}"
+        for name, member in config.members.items()
+        for place in ("partner", *filter(None, [places.get(name)]))
+        for argument in member.opposite.reads
+    ]
+    return *READ, *dict.fromkeys(keys)
 
 
 def lookup(config: Config, name: str) -> Any:
@@ -87,8 +86,7 @@ def learned_settings(config: Config) -> dict[str, Any]:
     """
     aside = {*_ASIDE, SEED, *({"trl", "slime", "verl"} - {config.train.backend})}
     values = _flat(config.model_dump(mode="json", exclude_defaults=True), aside)
-    read = read_keys(config)
-    deciding = {key: _short(value) if key in read else value for key, value in values}
+    deciding = {key: _short(value) if isinstance(value, str) else value for key, value in values}
     return {**deciding, SEED: config.seed}
 
 
