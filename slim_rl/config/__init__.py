@@ -185,12 +185,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _has_the_training_reward(self) -> Config:
-        name = self.train.reward
-        if name not in TRAINING_REWARDS and "." not in name:
-            known = (
-                f"{', '.join(TRAINING_REWARDS)}, or the dotted path of a class{did_you_mean(name, TRAINING_REWARDS)}"
-            )
-            raise ValueError(f"train.reward '{name}' is not a training reward: choose {known}")
+        _check_name("train.reward", self.train.reward, "training reward", TRAINING_REWARDS)
         return self
 
     @model_validator(mode="after")
@@ -296,11 +291,15 @@ def _check_kind(game: type[BaseEnvironment], kind: str, key: str, *further: str)
             raise ValueError(f"{key} is {kind}, but {game.__name__} has one seat: leave {key} out")
     elif "." in kind:
         load_object(kind, key, "examples.treasure.HonestPartner")
-    elif kind not in (known := [*_partners(game), *further]):
-        raise ValueError(
-            f"{key} '{kind}' is not a partner of {game.__name__}: choose {', '.join(known)}, or the dotted path of your own"
-            f"{did_you_mean(kind, known)}"
-        )
+    else:
+        _check_name(key, kind, f"partner of {game.__name__}", [*_partners(game), *further])
+
+
+def _check_name(key: str, name: str, what: str, known: Iterable[str]) -> None:
+    """Raises ValueError if a name is neither known nor a dotted path."""
+    if name not in known and "." not in name:
+        choice = f"choose {', '.join(known)}, or the dotted path of your own{did_you_mean(name, known)}"
+        raise ValueError(f"{key} '{name}' is not a {what}: {choice}")
 
 
 @cache

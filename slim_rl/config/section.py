@@ -105,11 +105,8 @@ class Section(BaseModel):
         )
 
 
-def _listed(value: Any) -> Any:
-    return [value] if isinstance(value, str | int | float) else value
-
-
-OneOrMore = BeforeValidator(_listed)  # annotation of a list that may be written as its only value
+# Annotation of a list that may be written as its only value
+OneOrMore = BeforeValidator(lambda value: [value] if isinstance(value, str | int | float) else value)
 
 Names = Mapping[str, Callable[[Any], Any]]
 
