@@ -133,7 +133,8 @@ _PAUSE = re.compile(
     r"[:=]\s*[\"']?(?P<number>\d+(?:\.\d+)?)(?=\s*[\"',}]))",
     re.IGNORECASE,
 )
-_SECONDS = {"ms": 0.001, "mi": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+# Beginning of a unit -> its seconds; the first that fits counts
+_SECONDS = {"ms": 0.001, "milli": 0.001, "m": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
 # OpenAI's finish reason <- those of other servers
 FINISH = {
     "length": ("max_tokens", "model_length", "max_length", "max_output_tokens", "repetition", "incomplete"),
@@ -330,14 +331,9 @@ def retry_after(headers: Mapping[str, str], content: str = "") -> float | None:
         return None
     number = asked["number"] and asked["number"] + ("ms" if re.search("_?ms|millis", asked["key"], re.I) else "s")
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*([a-z]+)", (asked["time"] or number).lower())
-    seconds = sum(float(amount) * _unit_seconds(unit) for amount, unit in parts)
+    units = (next(seconds for begin, seconds in _SECONDS.items() if unit.startswith(begin)) for _, unit in parts)
+    seconds = sum(float(amount) * unit for (amount, _), unit in zip(parts, units, strict=True))
     return min(seconds, LONGEST_PAUSE)
-
-
-def _unit_seconds(unit: str) -> float:
-    """Returns the seconds of a unit of time, spelled in any way: ms, milliseconds, s, m, minutes, h, d."""
-    short = "ms" if unit.startswith(("ms", "milli")) else unit[:2] if unit.startswith("mi") else unit[:1]
-    return _SECONDS.get(short, 1.0)
 
 
 def _parts_of(choice: Mapping[str, Any] | None) -> list[tuple[str, str]] | None:
