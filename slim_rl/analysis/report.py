@@ -280,7 +280,7 @@ def _by_partner(results: Results) -> Table:
             "dialogues": f"{row['dialogues']:,}",
             **_tenths(row["ends"]),
         }
-        for row in results["ends_by_partner"]
+        for row in results.get("ends_by_partner", ())
     ]
     return Table("Training by partner: the first and the last tenth of the steps; 95% intervals over games.", rows)
 

@@ -62,7 +62,6 @@ def summarise(frame: pd.DataFrame, kinds: Mapping[str, str] | None = None) -> di
         "measures": {name: MEASURES[name].about for name in names},
         "curves": {arm: _curves(rows, names) for arm, rows in in_training.items()},
         "ends": {arm: _ends(rows, names) for arm, rows in in_training.items()},
-        "ends_by_partner": list(_ends_by_partner(steps)),
         "question_kinds": dict(kinds),
         "kinds": {arm: _kinds(rows, kinds) for arm, rows in in_training.items()},
         "stop_reasons": {arm: _stop_reasons(steps[steps["arm"] == arm]) for arm in arms},
@@ -75,6 +74,7 @@ def summarise(frame: pd.DataFrame, kinds: Mapping[str, str] | None = None) -> di
         "verdict": list(verdicts(by_condition)),
         "partner_faults": list(_partner_faults(frame)),
         "compared": compare(cells_of(frame)),
+        **({"ends_by_partner": of_members} if (of_members := list(_ends_by_partner(steps))) else {}),
     }
 
 

@@ -206,7 +206,6 @@ class RolloutWorker:
     def _records(self, spec: DialogueSpec, policy: Player, partner: Partner | None) -> list[Dialogue]:
         """Returns the records of a specification's dialogues, which hold all that is known before they are played."""
         config, row = self.config, spec.row
-        opposite = partner.identity if partner else {"kind": "self" if self.selfplay else "none"}
         return [
             Dialogue(
                 id=id,
@@ -215,7 +214,7 @@ class RolloutWorker:
                 seed=spec.seed,
                 game_state=dict(row.game_state),
                 policy=policy.identity,
-                partner=opposite,
+                partner=partner.identity if partner else {},
                 environment=config.environment,
                 run=config.name,
                 arm=config.arm_name,
