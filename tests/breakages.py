@@ -141,10 +141,7 @@ FAULTS = {
         ("tests/partners/test_secrets.py",),
     ),
     "quote": Fault(  # a policy's words look like the game's to a chat model
-        "slim_rl/partners/quoting.py",
-        'f"> {line}"',
-        'f"{line}"',
-        ("tests/partners/test_quoting.py",),
+        "slim_rl/partners/quoting.py", 'f"> {line}"', 'f"{line}"', ("tests/partners/test_quoting.py",)
     ),
     "budget": Fault(  # requests are sent although the budget is spent
         "slim_rl/partners/spend.py",

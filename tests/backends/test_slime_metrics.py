@@ -167,12 +167,7 @@ def test_hooks_can_be_called_as_slime_calls_them() -> None:
     asked.bind("args", "sample", "sampling_params", evaluation=True)
     assert "evaluation" in asked.parameters, "slime looks for the name before it passes it"
     assert inspect.iscoroutinefunction(generate)
-    for hook, arguments in [
-        (keep_usable_groups, 2),
-        (normalize_rewards, 2),
-        (log_rollout, 5),
-        (log_eval_rollout, 4),
-    ]:
+    for hook, arguments in [(keep_usable_groups, 2), (normalize_rewards, 2), (log_rollout, 5), (log_eval_rollout, 4)]:
         inspect.signature(hook).bind(*range(arguments))
         assert not inspect.iscoroutinefunction(hook)
 
