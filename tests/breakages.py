@@ -221,12 +221,6 @@ FAULTS = {
         'line["step"] < state.global_step - 1)',
         ("tests/backends/test_trl.py::test_a_run_trains_logs_and_can_be_interrupted_at_any_step",),
     ),
-    "mean": Fault(  # slime compares a whole batch as one group
-        "slim_rl/backends/slime/rewards.py",
-        "groups[dialogue.group].append(index)",
-        'groups[""].append(index)',
-        ("tests/backends/test_slime_rewards.py::test_failed_games_never_shift_a_baseline",),
-    ),
     "eval": Fault(  # a failed game counts as 0 in slime's average of an evaluation
         "slim_rl/backends/slime/log.py",
         "[fmean(played) if reward is None else reward for reward in rewards]",
