@@ -17,10 +17,8 @@ from slim_rl.config import Config
 from slim_rl.errors import ConfigError
 
 TOOL = "tools/convert_torch_dist_to_hf.py"
-_LAST = (
-    "model.safetensors.index.json",
-    "model.safetensors",
-)  # what slime writes last; a model in one file has no index
+# what slime writes last; a model in one file has no index
+_LAST = ("model.safetensors.index.json", "model.safetensors")
 
 
 def checkpoints(run: Path) -> dict[int, Path]:
@@ -42,13 +40,6 @@ def write(run: Path, config: Config, checkpoint: Path, folder: Path) -> None:
     slime = slime_folder()
     if slime is None:
         raise ConfigError("slime is not found: set SLIME_DIR to its checkout, the folder that has train.py.")
-    command = [
-        sys.executable,
-        "-P",
-        str(slime / TOOL),
-        "--input-dir",
-        str(checkpoint.absolute()),
-        "--output-dir",
-        str(folder),
-    ]
-    convert([*command, "--force", "--origin-hf-dir", config.policy.model], environment(slime, megatron_folder()))
+    command = [sys.executable, "-P", str(slime / TOOL), "--force", "--origin-hf-dir", config.policy.model]
+    command += ["--input-dir", str(checkpoint.absolute()), "--output-dir", str(folder)]
+    convert(command, environment(slime, megatron_folder()))

@@ -33,19 +33,9 @@ from slim_rl.errors import DataError
 
 _TRUNCATED = (StopReason.TURN_TOKENS, StopReason.DIALOGUE_TOKENS, StopReason.CONTEXT_LENGTH)
 _GIVEN = (  # what a sample has from slime's data source; the rest is the game's
-    "group_index",
-    "index",
-    "rollout_id",
-    "prompt",
-    "multimodal_inputs",
-    "multimodal_train_inputs",
-    "multimodal_train_input_id",
-    "apply_chat_template_kwargs",
-    "label",
-    "session_id",
-    "generate_function_path",
-    "custom_rm_path",
-    "train_metadata",
+    *("group_index", "index", "rollout_id", "prompt", "label", "session_id", "train_metadata"),
+    *("multimodal_inputs", "multimodal_train_inputs", "multimodal_train_input_id"),
+    *("apply_chat_template_kwargs", "generate_function_path", "custom_rm_path"),
 )
 
 

@@ -23,7 +23,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from slim_rl.backends.verl.data import read_game_state
 from slim_rl.backends.verl.policy import ServerPolicy
 from slim_rl.backends.verl.settings import STOP_MARK
-from slim_rl.config import Config, Limits, load_config
+from slim_rl.config import Limits, load_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.games_file import GameRow
@@ -41,7 +41,6 @@ logger = logging.getLogger(__name__)
 class Process:
     """State that all dialogues of a worker process share."""
 
-    config: Config
     chat: Chat
     worker: RolloutWorker
     log: DialogueLog
@@ -59,7 +58,7 @@ def process_of(path: str, tokenizer: Any) -> Process:
     log = RunFolder(config, folder).logs / f"verl-{started}-{socket.gethostname()}-{os.getpid()}.jsonl"
     worker = RolloutWorker(config, chat)
     worker.keep_spend(folder)
-    return Process(config, chat, worker, DialogueLog(log, tokens=config.log.tokens), folder)
+    return Process(chat, worker, DialogueLog(log, tokens=config.log.tokens), folder)
 
 
 class DialogueLoop(AgentLoopBase):
@@ -108,7 +107,7 @@ class DialogueLoop(AgentLoopBase):
         """Returns the config's limits, within the size of verl's batch."""
         rollout = self.rollout_config
         longest = int(rollout.prompt_length) + int(rollout.response_length)
-        return self.process.config.limits.within(
+        return self.process.worker.config.limits.within(
             dialogue_tokens=int(rollout.response_length), context_tokens=(longest,)
         )
 
