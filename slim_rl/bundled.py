@@ -21,7 +21,6 @@ ROOT = _PACKAGED if _PACKAGED.is_dir() else Path(__file__).parents[1]  # parent 
 CONFIGS = ("configs", "examples", "examples/guess_who")  # folders of the configs that have a short name
 MODELS = ("data/warmstart", "data/warmstart_selfplay", "data/asking_start")
 COPIED = ("configs", "examples", "scripts")  # folders that `slim-rl lab init` copies
-EXPERIMENT = "examples/experiment"
 
 
 @cache

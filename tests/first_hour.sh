@@ -91,12 +91,13 @@ if with local; then
     has exported/README.md exported/model.safetensors
 
     step "an experiment, from an empty folder to its page"
-    run slim-rl lab init experiment paper
+    run slim-rl lab init own
+    mv own/examples/experiment paper
     has paper/experiment.yaml paper/PREREGISTRATION.md
     cd paper
     few=(--set train.games_per_step=2 --set train.group_size=4 --set train.eval_games=10 --set data.num_train=40 --set data.num_eval=10)
-    run slim-rl lab run . --arm shy --arm mute --seeds 0 --set train.steps=1 --set train.processes=1 "${few[@]}"
-    sees 'shy: It '
+    run slim-rl lab run matching_local --arm shy --arm mute --seeds 0 --set train.steps=1 --set train.processes=1 "${few[@]}"
+    sees 'slim-rl analyze '
     run slim-rl lab page .
     has results/results.html results/README.md
     cd ..

@@ -23,8 +23,7 @@ from slim_rl.errors import DataError
 from slim_rl.files import write_atomically
 from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.state import state_of
-from slim_rl.statistics.estimate import Estimate
-from slim_rl.statistics.intervals import clustered_mean
+from slim_rl.statistics import SHARE, Estimate, clustered_mean
 
 GAMES = 200
 BOUNDS = {  # lowest and highest share
@@ -51,7 +50,7 @@ def gate(dialogues: Sequence[Dialogue]) -> dict[str, Estimate]:
         found["asks"].append((dialogue.game_id, float(measures(dialogue)["questions"]) > 0))
         found["on_board"] += [(dialogue.game_id, names_a_pair(turn, state.roster)) for turn in messages]
     return {
-        name: clustered_mean([float(holds) for _, holds in pairs], [game for game, _ in pairs], bounded=True)
+        name: clustered_mean([float(holds) for _, holds in pairs], [game for game, _ in pairs], SHARE)
         for name, pairs in found.items()
     }
 

@@ -35,10 +35,8 @@ LAYER_COLOURS = ("#0072B2", "#56B4E9", "#E69F00", "#B8B8B8", "#009E73", "#CC79A7
 INK, SOFT, FAINT = "#222222", "#6B6B6B", "#E4E4E4"
 STYLE: Any = {
     "font.family": "DejaVu Sans",
-    **dict.fromkeys(
-        ("font.size", "axes.titlesize", "axes.labelsize", "figure.titlesize"), 9
-    ),  # pages show figures at their size
-    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 9),
+    "font.size": 9,  # pages show figures at their size
+    **dict.fromkeys(("axes.titlesize", "axes.labelsize", "xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 9),
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "axes.labelcolor": SOFT,
@@ -66,15 +64,13 @@ class Plot:
 
     Attributes:
         draw: function from the page's numbers to the figure, or to None if there is nothing to plot.
-        caption: caption, or a function from the page's numbers to it.
+        caption: caption.
         wide: whether the figure takes the page's full width.
-        folded: heading under which the figure is folded; "": it is open.
     """
 
     draw: Callable[..., Figure | None]
-    caption: str | Callable[..., str]
+    caption: str
     wide: bool = True
-    folded: str = ""
 
 
 @contextmanager
@@ -148,17 +144,6 @@ def training(results: Mapping[str, Any]) -> Figure | None:
     return figure
 
 
-def training_caption(results: Mapping[str, Any]) -> str:
-    parts = ["Information-seeking questions per game, and reward, over training; bands: 95% intervals over games."]
-    curves = [
-        curve["measures"]["reward"] for curve in results["curves"].values() if "reward" in curve.get("measures", {})
-    ]
-    parts += ["Thin lines: single runs."] if any(len(curve["runs"]) > 1 for curve in curves) else []
-    parts += ["Dots: held-out games."] if _checkpoints(results, "reward") else []
-    parts += ["Dotted: plans made without a dialogue."] if results.get("references") else []
-    return " ".join(parts)
-
-
 def _checkpoints(results: Mapping[str, Any], name: str) -> dict[str, list[tuple[float, Mapping[str, float]]]]:
     """Returns step and mean of held-out games, for arms that played them during training with one partner."""
     by_arm = {}
@@ -209,42 +194,22 @@ def levels(ax: Axes, results: Mapping[str, Any]) -> None:
         if line["drawn"] and low - 0.12 <= value <= high + 0.12:
             ax.set_ylim(min(ax.get_ylim()[0], value - 0.01), max(ax.get_ylim()[1], value + 0.01))  # the line is inside
             ax.axhline(value, color=SOFT, linewidth=0.9, linestyle=":", zorder=1)
-            place: dict[str, Any] = {
-                "xycoords": ("axes fraction", "data"),
-                "textcoords": "offset points",
-                "va": "center",
-            }
-            ax.annotate(f"{short(name)} {value:.2f}", (1.0, value), (4, 0), color=SOFT, annotation_clip=False, **place)
-
-
-def _others(results: Mapping[str, Any], flat: bool = False) -> list[str]:
-    """Returns the measures except questions and reward that are not 0 everywhere (or `flat`: that are)."""
-
-    def is_flat(name: str) -> bool:
-        curves = [
-            arm["measures"][name]["mean"] for arm in results["curves"].values() if name in arm.get("measures", {})
-        ]
-        return not any(np.nan_to_num(mean).any() for mean in curves)
-
-    return [name for name in results["measures"] if name not in ("questions", "reward") and is_flat(name) == flat]
+            right: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "va": "center", "clip_on": False}
+            ax.text(1.01, value, f"{short(name)} {value:.2f}", color=SOFT, **right)
 
 
 def measures(results: Mapping[str, Any]) -> Figure | None:
-    """Draws all other measures over training, as small multiples."""
-    names = _others(results)
-    if not any(results["curves"].values()) or not names:
+    """Draws all other measures that are not 0 throughout over training, as small multiples."""
+    curves = [curve["measures"] for curve in results["curves"].values() if curve]
+    names = [name for name in results["measures"] if any(np.nan_to_num(each[name]["mean"]).any() for each in curves)]
+    names = [name for name in names if name not in ("questions", "reward")]
+    if not names:
         return None
     figure, axes = panels(len(names), 3, 3.2, 2.5)
     for ax, name in zip(axes, names, strict=True):
         curve(ax, results, name)
     legend(figure, colours(results["arms"]))
     return figure
-
-
-def measures_caption(results: Mapping[str, Any]) -> str:
-    flat = [results["measures"][name]["title"] for name in _others(results, flat=True)]
-    zero = f" Zero throughout, and not drawn: {', '.join(flat)}." if flat else ""
-    return f"Other measures over training; bands: 95% intervals over games.{zero}"
 
 
 def shares(key: str, label: str, titles: str = "") -> Callable[[Mapping[str, Any]], Figure | None]:
@@ -293,14 +258,6 @@ def frontier(results: Mapping[str, Any]) -> Figure | None:
     return _by_count(results, "reward_by_pairs", "informative pairs", results.get("frontier") or {})
 
 
-def frontier_caption(results: Mapping[str, Any]) -> str:
-    asked = "Mean reward by number of informative pairs (pairs whose score the policy asked for, received, and did not know)."
-    if not results.get("frontier"):
-        return f"{asked} Bars: 95% intervals over games."
-    askers = "Ideal asker: always asks the question of the highest expected value; random asker: any question. Bands and bars"
-    return f"{asked} {askers}: 95% intervals over games."
-
-
 def _by_count(results: Mapping[str, Any], key: str, what: str, askers: Mapping[str, Any]) -> Figure | None:
     """Draws reward against a count; a point's area is its number of dialogues."""
     points = {arm: [p for p in part if p["n"] >= 10 and p["clusters"] >= 2] for arm, part in results[key].items()}
@@ -335,7 +292,11 @@ def _by_count(results: Mapping[str, Any], key: str, what: str, askers: Mapping[s
 
 
 PLOTS = {
-    "training": Plot(training, training_caption),
+    "training": Plot(
+        training,
+        "Information-seeking questions per game, and reward, over training; bands: 95% intervals over games. Thin lines: single runs; dots: "
+        "held-out games; dotted: plans made without a dialogue.",
+    ),
     "reward_by_questions": Plot(
         reward_by_questions,
         "Mean reward by number of information-seeking questions, with 95% intervals over games. A point's area is its number of "
@@ -343,7 +304,12 @@ PLOTS = {
         "Dialogues with forced questions are left out.",
         wide=False,
     ),
-    "frontier": Plot(frontier, frontier_caption, wide=False),
+    "frontier": Plot(
+        frontier,
+        "Mean reward by number of informative pairs (pairs whose score the policy asked for, received, and did not know). Ideal asker: "
+        "always asks the question of the highest expected value; random asker: any question. Bands and bars: 95% intervals over games.",
+        wide=False,
+    ),
     "question_kinds": Plot(
         shares("kinds", "share of questions", "question_kinds"),
         "Kinds of the policy's questions. A message of two kinds counts for both.",
@@ -352,5 +318,8 @@ PLOTS = {
         shares("stop_reasons", "share of dialogues"),
         "Why dialogues ended; failures have no reward.",
     ),
-    "measures": Plot(measures, measures_caption, folded="Other measures over training"),
+    "measures": Plot(
+        measures,
+        "Other measures over training, without those that are zero throughout; bands: 95% intervals over games.",
+    ),
 }

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import combinations
-from typing import Any
+from operator import ne
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -129,19 +130,17 @@ def change(games: pd.DataFrame, arm: str, measure: str, condition: str) -> dict[
     tables = {when: table(games, measure, condition, arm, when) for when in ("before", "after")}
     moved = difference_of(**tables).dropna(how="all")
     common, by_run = moved.mean().dropna(), moved.mean(axis=1)
+    over = st.BOTH
+    if len(by_run) == 1:  # only the paired games
+        moved, over = moved[common.index], st.GAMES
     if len(by_run):  # leave out runs that were played on one side only
         tables = {when: side.loc[side.index.intersection(["", *moved.index])] for when, side in tables.items()}
     out: dict[str, Any] = {}
-    sides = []
     for when, side in tables.items():
-        sides.append(side[common.index] if len(by_run) == 1 else side)  # one run: only the paired games
-        mean = st.arm_mean(sides[-1], about.bounded, about.signed, about.ceiling)
+        mean = st.arm_mean(side[common.index] if over == st.GAMES else side, about.within)
         out |= {when: mean.value, f"{when}_low": mean.low, f"{when}_high": mean.high, "over": mean.over}
         out |= {"runs": int(side.notna().any(axis=1).sum()), "games": mean.clusters}
-    difference = st.contrast([moved], [1.0], limit=1.0 if about.bounded else np.inf)
-    if len(by_run) == 1:
-        before, after = (side.mean() for side in sides)
-        difference = st.paired_comparison(before, after, bounded=about.bounded).difference
+    difference = st.contrast([moved], [1.0], about.span, over)
     prediction = st.next_run(by_run.to_numpy(float))
     return {
         **out,
@@ -155,8 +154,7 @@ def change(games: pd.DataFrame, arm: str, measure: str, condition: str) -> dict[
 # -- policies, paired by game ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class PlayedCell:
+class PlayedCell(NamedTuple):
     """Policy that played held-out games; `games` has its measures, one row per dialogue, indexed by game."""
 
     name: str
@@ -166,39 +164,14 @@ class PlayedCell:
     games: pd.DataFrame
     trained: bool = False
 
-    def differs(self, other: PlayedCell) -> int:
-        """Returns how many of policy, partner and mode differ."""
-        return sum(getattr(self, name) != getattr(other, name) for name in ("policy", "partner", "mode"))
-
-
-def cells_of(frame: pd.DataFrame) -> list[PlayedCell]:
-    """Returns the policies, one per arm, from a frame of `load`: those of an evaluation, or the arms after training.
-
-    Skips arms with several checkpoints, policies or partners; a mixture counts as one partner.
-    """
-    played, trained = completed(frame[frame["phase"] != TRAIN]), runs_trained(frame)
-    played["partner"] = played["partner"].astype(str).where(~of_mixture(played), MIXTURE)
-    if trained:
-        played = ends(played, trained, ["partner", "arm", "run"])
-        played = played[played["when"] == "after"]
-        played["policy"] = played["policy"].where(~played["run"].isin(trained), played["arm"])  # each seed has its own
-    cells = []
-    for arm in frame["arm"].cat.categories:
-        rows = played[played["arm"] == arm]
-        if (rows[["policy", "partner", "phase", "step"]].nunique(dropna=False) == 1).all():
-            first, mode = rows.iloc[0], Counter(rows["mode"]).most_common(1)[0][0]  # forced:K has few with fewer
-            cells.append(
-                PlayedCell(arm, first["policy"], first["partner"], mode, rows.set_index("cluster"), bool(trained))
-            )
-    return cells
-
 
 def compare(cells: Sequence[PlayedCell]) -> list[dict[str, Any]]:
     """Returns one row per pair of policies that share at least two games: the later minus the earlier.
 
     Pairs of policies in free play come first.
     """
-    pairs = [(a, b) for a, b in combinations(cells, 2) if a.differs(b) < 2 and (a is cells[0] or not a.trained)]
+    pairs = [(a, b) for a, b in combinations(cells, 2) if sum(map(ne, a[1:4], b[1:4])) < 2]
+    pairs = [(a, b) for a, b in pairs if a is cells[0] or not a.trained]
     pairs.sort(key=lambda pair: (pair[0].policy == pair[1].policy, pair[0].mode != "free"))
     return [
         {"first": a.name, "second": b.name, "games": games, "measures": dict(_differences(a, b))}
@@ -207,15 +180,39 @@ def compare(cells: Sequence[PlayedCell]) -> list[dict[str, Any]]:
     ]
 
 
+def cells_of(frame: pd.DataFrame) -> list[PlayedCell]:
+    """Returns the policies, one per arm, from a frame of `load`: those of an evaluation, or the arms after training.
+
+    Skips arms with several checkpoints, policies or partners; a mixture counts as one partner.
+    """
+    played = completed(frame[frame["phase"] != TRAIN])
+    played["partner"] = played["partner"].astype(str).where(~of_mixture(played), MIXTURE)
+    if trained := runs_trained(frame):
+        played = ends(played, trained, ["partner", "arm", "run"])
+        played = played[played["when"] == "after"]
+        played["policy"] = played["policy"].where(~played["run"].isin(trained), played["arm"])  # each seed has its own
+    cells = []
+    for arm in frame["arm"].cat.categories:
+        rows = played[played["arm"] == arm]
+        if (rows[["policy", "partner", "phase", "step"]].nunique(dropna=False) == 1).all():
+            first, mode = rows.iloc[0], Counter(rows["mode"]).most_common(1)[0][0]  # forced:K has few with fewer
+            games = rows.set_index("cluster")
+            cells.append(PlayedCell(arm, first["policy"], first["partner"], mode, games, bool(trained)))
+    return cells
+
+
 def _differences(a: PlayedCell, b: PlayedCell) -> Iterator[tuple[str, dict[str, Any]]]:
     several = min(cell.games["run"].nunique() for cell in (a, b)) > 1
     for measure in shown_in("first screen"):
-        if several:
-            one, two = (cell.games.pivot_table(measure.name, "run", "cluster") for cell in (a, b))
-            moved = st.contrast([two, one], [1.0, -1.0], limit=1.0 if measure.bounded else np.inf)
-            before, after = st.arm_mean(one).value, st.arm_mean(two).value
-        else:
-            one, two = (cell.games[measure.name].astype(float) for cell in (a, b))
-            test = st.paired_comparison(one, two, measure.bounded)
-            before, after, moved = test.before, test.after, test.difference
-        yield measure.name, {"before": before, "after": after, **asdict(moved)}
+        one, two = (
+            cell.games.assign(run=cell.games["run"] if several else "").pivot_table(
+                measure.name, "run", pd.Grouper(level=0)
+            )
+            for cell in (a, b)
+        )
+        arms, weights, over = [two, one], [1.0, -1.0], st.BOTH
+        if not several:
+            one, two = one.align(two, join="inner", axis=1)
+            arms, weights, over = [two - one], [1.0], st.GAMES
+        difference = st.contrast(arms, weights, measure.span, over)
+        yield measure.name, {"before": st.arm_mean(one).value, "after": st.arm_mean(two).value, **asdict(difference)}

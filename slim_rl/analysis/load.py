@@ -31,10 +31,7 @@ from slim_rl.errors import DataError
 from slim_rl.formats import count, words
 from slim_rl.measured import NO_FAULT, measured
 
-FAULTS, CASES = (
-    "faults: ",
-    "cases: ",
-)  # begin the columns of a kind of partner fault: how often it happened, and could have
+FAULTS, CASES = "faults: ", "cases: "  # begin columns of a kind of partner fault: how often it happened, could have
 _BATCH = 4096  # rows held as Python objects before they become columns
 
 

@@ -62,7 +62,6 @@ class Picture:
     svg: str
     caption: str
     wide: bool
-    folded: str
 
     @property
     def address(self) -> str:
@@ -111,8 +110,8 @@ class Page:
         )
 
     def write_tables(self, folder: Path) -> None:
-        """Writes each table, folded rows included, as table-N.csv, in the page's order."""
-        tables = [table for section in self.sections for table in section.tables if table.all_rows]
+        """Writes each table, folded ones included, as table-N.csv, in the page's order."""
+        tables = [table for section in self.sections for table in section.tables if table.rows]
         for number, table in enumerate(tables, 1):
             write_atomically(folder / f"table-{number}.csv", as_csv(table))
 
@@ -132,8 +131,7 @@ def write_figures(
             svg = to_bytes(figure, "svg")
             for form in forms:
                 write_atomically(folder / f"{name}.{form}", svg if form == "svg" else to_bytes(figure, form))
-            caption = plot.caption if isinstance(plot.caption, str) else plot.caption(*numbers)
-            pictures[name] = Picture(name, svg.decode(), caption, plot.wide, plot.folded)
+            pictures[name] = Picture(name, svg.decode(), plot.caption, plot.wide)
     return pictures
 
 

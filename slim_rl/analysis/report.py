@@ -60,7 +60,7 @@ def sections(results: Results, added: Sequence[Section] = ()) -> list[Section]:
         *added,
         *([] if slipped else [Section("Partner faults: none", {}, partners, folded=True)]),
         Section("Held-out games by checkpoint", {}, [checkpoints(results)], folded=True),
-        Section("Runs and logs", {}, [_runs(results), _files(results)], folded=True),
+        Section("Runs", {}, [_runs(results)], folded=True),
     ]
 
 
@@ -72,18 +72,10 @@ def page(
     about, sentences = _answer(results)
     played = f"{count(counts['dialogues'], 'dialogue')} of {count(counts['games'], 'game')}"
     lead = [f"{played} in {count(len(results['runs']), 'run')} and {count(len(results['arms']), 'arm')}."]
+    lead += [f"{sentence(name)}: {text[:1].lower()}{text[1:]}" for name, text in results["partners"].items() if text]
     return Page(
         title=TITLE,
-        lead=" ".join(
-            [
-                *lead,
-                *(
-                    f"{sentence(name)}: {text[:1].lower()}{text[1:]}"
-                    for name, text in results["partners"].items()
-                    if text
-                ),
-            ]
-        ),
+        lead=" ".join(lead),
         about=about,
         sentences=sentences,
         sections=parts,
@@ -110,17 +102,16 @@ def answer(dialogues: Iterable[Dialogue], people: Path | None = None) -> tuple[l
     games = {(each.game_id, each.seat): (each.game_state, each.seat) for each in played}
     references = reference_lines(list(games.values()), people, played[0].environment)
     results = {**summarise(frame), "references": references}
-    return [table for table in _first_tables(results) if table.all_rows], _answer(results)[1]
+    return [table for table in _first_tables(results) if table.rows], _answer(results)[1]
 
 
 def _first_tables(results: Results) -> list[Table]:
     """Returns the tables that stand with the answer: held-out games, differences between policies, references."""
     main = [row for row in results["held_out"] if _is_main(results, row["measure"])]
-    named = {name: comparable()[name].heading for name in results["measures"]}
     caption = "Held-out games, with 95% intervals."
     if any(known(row["before"]) for row in main):
         caption = "Held-out games: before → after training, and the change on the games played both times, with its 95% interval."
-    return [held_out(main, named, caption, "partner"), _compared(results), _references(results)]
+    return [held_out(main, caption, "partner"), _compared(results), _references(results)]
 
 
 # -- sentences ---------------------------------------------------------------------------------------------------------
@@ -190,13 +181,10 @@ def _sample(results: Results) -> str:
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
-def held_out(
-    rows: Sequence[Mapping[str, Any]], measures: Mapping[str, str], caption: str, condition: str = ""
-) -> Table:
+def held_out(rows: Sequence[Mapping[str, Any]], caption: str, condition: str = "") -> Table:
     """Returns one row per arm and condition of `held_out.by_arm`'s rows: each measure before → after, and its change.
 
     Args:
-        measures: heading of each measure.
         condition: heading of the column of conditions; "": no such column.
     """
     out: dict[tuple[str, str], dict[str, str]] = {}
@@ -204,12 +192,9 @@ def held_out(
         where = {condition: row["condition"]} if condition else {}
         about = {"arm": words(row["arm"]), **where, "seeds": f"{row['runs']:,}", "games": f"{row['games']:,}"}
         cells = out.setdefault((row["arm"], row["condition"]), about)
-        cells[measures[row["measure"]]] = moved(row)
-        cells["intervals over"] = str(row["over"])
-    last = "intervals over"
-    return Table(
-        caption, [{**{k: v for k, v in cells.items() if k != last}, last: cells[last]} for cells in out.values()]
-    )
+        cells.pop("intervals over", None)  # the last column
+        cells |= {comparable()[row["measure"]].heading: moved(row), "intervals over": str(row["over"])}
+    return Table(caption, list(out.values()))
 
 
 def moved(row: Mapping[str, Any]) -> str:
@@ -421,17 +406,3 @@ def _runs(results: Results) -> Table:
         for run in results["runs"]
     ]
     return Table("Dialogues read.", rows)
-
-
-def _files(results: Results) -> Table:
-    heads = {
-        "lines": "lines",
-        "dialogues": "dialogues",
-        "incomplete": "incomplete lines",
-        "unreadable": "not JSON",
-        "foreign": "not dialogues",
-    }
-    rows = [
-        {"file": file["path"], **{head: f"{file[key]:,}" for key, head in heads.items()}} for file in results["files"]
-    ]
-    return Table("Log files.", rows)

@@ -85,8 +85,7 @@ def _is_shown(frame: pd.DataFrame, name: str) -> bool:
 
 def _mean(rows: pd.DataFrame, name: str) -> dict[str, Any]:
     """Returns the mean of a measure, with its interval over games."""
-    about = MEASURES[name]
-    return asdict(st.clustered_mean(rows[name], rows["cluster"].cat.codes, about.bounded, about.signed))
+    return asdict(st.clustered_mean(rows[name], rows["cluster"].cat.codes, MEASURES[name].within))
 
 
 def _run(arm: Any, run: Any, rows: pd.DataFrame) -> dict[str, Any]:
@@ -142,8 +141,7 @@ def _curves(rows: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
     points = range(len(steps))
     curves: dict[str, Any] = {"steps": steps.tolist(), "measures": {}}
     for name in names:
-        about = MEASURES[name]
-        means = st.clustered_means(rows[name], rows["cluster"].cat.codes, index, about.bounded, about.signed)
+        means = st.clustered_means(rows[name], rows["cluster"].cat.codes, index, MEASURES[name].within)
         by_run = rows.assign(bin=index).groupby(["run", "bin"], observed=True)[name].mean().unstack("bin")
         curves["measures"][name] = {
             **means.reindex(points)[["mean", "low", "high", "n", "clusters"]].to_dict("list"),
@@ -206,7 +204,7 @@ def _by_count(rows: pd.DataFrame, name: str) -> list[dict[str, Any]]:
     if rows.empty:
         return []
     count = rows[name].clip(upper=MANY).round().astype(int)
-    means = st.clustered_means(rows["reward"], rows["cluster"].cat.codes, count, bounded=True)
+    means = st.clustered_means(rows["reward"], rows["cluster"].cat.codes, count, st.SHARE)
     return means.rename_axis("count").reset_index().astype(float).to_dict("records")  # type: ignore[return-value]
 
 

@@ -26,21 +26,16 @@ _NUMBER = re.compile(rf"[-+−<]? ?[\d.,]+|{DASH}|{NOT_MEASURED}")
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Caption, and rows from headings to cells; `others` are rows that a page folds away."""
+    """Caption, and rows from headings to cells."""
 
     caption: str
     rows: Sequence[Row]
-    others: Sequence[Row] = ()
-
-    @property
-    def all_rows(self) -> list[Row]:
-        return [*self.rows, *self.others]
 
     @property
     def heads(self) -> dict[str, bool]:
         """Headings, each with whether its cells are numbers, which are set to the right."""
-        rows = self.all_rows
-        return {head: all(_NUMBER.match(row.get(head, DASH)) for row in rows) for head in (rows[0] if rows else ())}
+        heads = self.rows[0] if self.rows else ()
+        return {head: all(_NUMBER.match(row.get(head, DASH)) for row in self.rows) for head in heads}
 
 
 def value(part: Mapping[str, Any], share: bool = False, signed: bool = False) -> str:
@@ -52,19 +47,19 @@ def value(part: Mapping[str, Any], share: bool = False, signed: bool = False) ->
 
 
 def as_csv(table: Table) -> str:
-    return pd.DataFrame(table.all_rows, columns=list(table.heads)).to_csv(index=False)
+    return pd.DataFrame(table.rows, columns=list(table.heads)).to_csv(index=False)
 
 
 def on_screen(table: Table, width: int = 80) -> Iterator[ScreenTable]:
     """Yields the table for a terminal of this width, on its side in parts if it is wider."""
-    heads, rows = list(table.heads), table.all_rows
-    cells = [[row.get(head, DASH) for head in heads] for row in rows]
+    heads = list(table.heads)
+    cells = [[row.get(head, DASH) for head in heads] for row in table.rows]
     widths = [max(map(len, column)) + 2 for column in zip(heads, *cells, strict=True)]
     if len(heads) <= MOST_FOLDED or sum(widths) <= width:
         yield _screen(table.caption, table.heads.items(), cells)
         return
     size = max(1, (width - max(map(len, heads))) // (max(len(cell) for row in cells for cell in row) + 2))
-    for start in range(0, len(rows), size):
+    for start in range(0, len(cells), size):
         first, *others = zip(heads, *cells[start : start + size], strict=True)
         yield _screen(
             "" if start else table.caption, [(first[0], False), *((name, True) for name in first[1:])], others

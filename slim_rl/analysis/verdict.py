@@ -6,11 +6,11 @@ interval excludes zero, and the printed p is of the same test: over seeds and ga
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from slim_rl.formats import NOT_MEASURED, count, interval, known, p_value, plain, words
-from slim_rl.statistics.estimate import LEVEL
+from slim_rl.statistics import LEVEL
 
 Change = Mapping[str, Any]
 TOO_FEW = "Too few games to tell whether it learned to ask: fewer than two were played both before and after."
@@ -74,20 +74,17 @@ def _evidence(questions: Change | None, reward: Change) -> str:
     )
 
 
-def on_pair(pair: Mapping[str, Any], named: Callable[[str], str] = words) -> str:
+def on_pair(pair: Mapping[str, Any]) -> str:
     """Returns a sentence on a row of `held_out.compare`.
 
     Example: 'On the same 200 games, b free minus a free: questions per game +0.81 (0.64 to 0.97), reward ...'.
-
-    Args:
-        named: formats the names of the two sides.
     """
     parts = [
         f"{what} {plain(row['value'], signed=True)} ({interval(row['low'], row['high'])})"
         for name, what in (("questions", "questions per game"), ("reward", "reward"))
         if known((row := pair["measures"][name])["low"])
     ]
-    cells = f"{named(pair['second'])} minus {named(pair['first'])}"
+    cells = f"{words(pair['second'])} minus {words(pair['first'])}"
     result = (
         f"{', '.join(parts)}, 95% intervals over {pair['measures']['reward']['over']}" if parts else "too few games"
     )

@@ -87,7 +87,7 @@ def _row(name: str, dialogues: Sequence[Dialogue]) -> str:
     cells = []
     for measure in shown_in("card"):
         values = data[measure.name].astype(float) * (float("nan") if measure.name in absent else 1.0)
-        mean = clustered_mean(values, data["game_id"], measure.bounded, measure.signed)
+        mean = clustered_mean(values, data["game_id"], measure.within)
         ends = f" {interval(mean.low, mean.high, measure.share)}" if measure.role == "primary" else ""
         cells.append(plain(mean.value, measure.share) + ends)
     return f"| {name} | {len(dialogues)} | {' | '.join(cells)} |"

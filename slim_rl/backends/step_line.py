@@ -43,6 +43,6 @@ def step_line(step: int, logs: Mapping[str, Any], width: int = 80, played: str =
 def _entries(place: Place) -> list[tuple[str, str, str]]:
     """Lists the measures of the line: name, short name, format."""
     return [
-        (each.name, each.brief or each.name, ".0%" if each.share else ".3f" if each.bounded else ".2f")
+        (each.name, each.brief or each.name, ".0%" if each.share else ".3f" if each.span == 1 else ".2f")
         for each in shown_in(place)
     ]

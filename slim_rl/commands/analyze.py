@@ -10,6 +10,8 @@ import typer
 
 from slim_rl.analysis import MAX_DIALOGUES, analyze
 from slim_rl.commands.options import Games, Human, LogDirs, Logs, Paper, all_logs, check_folder, import_games
+from slim_rl.commands.screen import printable
+from slim_rl.errors import DataError
 from slim_rl.lab import sections  # noqa: F401  (registers the lab's sections of the report)
 
 
@@ -30,20 +32,25 @@ def command(
     """Draw figures and statistics from dialogue logs, and write an HTML report."""
     import_games(game)
     while True:
-        summary = analyze(
-            all_logs(logs, log_dir),
-            check_folder(output),
-            seed=seed,
-            max_dialogues=max_dialogues,
-            references=human,
-            tokenizer=tokenizer,
-            price=price,
-            paper=paper,
-            seconds=every,
-            command=context.obj,
-        )
-        counts = summary.results["counts"]
-        typer.echo(f"{counts['dialogues']:,} dialogues of {counts['games']:,} games: {summary.report}")
+        try:
+            summary = analyze(
+                all_logs(logs, log_dir),
+                check_folder(output),
+                seed=seed,
+                max_dialogues=max_dialogues,
+                references=human,
+                tokenizer=tokenizer,
+                price=price,
+                paper=paper,
+                seconds=every,
+                command=context.obj,
+            )
+            counts = summary.results["counts"]
+            typer.echo(f"{counts['dialogues']:,} dialogues of {counts['games']:,} games: {summary.report}")
+        except DataError as error:  # a run that has logged no dialogue yet, or starts over
+            if not every:
+                raise
+            typer.echo(printable(f"Waiting: {error}"))
         if not every:
             return
         time.sleep(every)

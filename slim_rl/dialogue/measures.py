@@ -29,6 +29,7 @@ Place = Literal["step", "step end", "tracker", "card", "first screen", "report",
 TRACKED = "dialogue/"  # prefix of the names of `batch_metrics` in a tracker
 OF_KIND = "questions/"  # begins the name of the count of one kind of question
 NAN = math.nan
+_SHARE, ANY = (0.0, 1.0), (-math.inf, math.inf)  # ranges of measures
 
 
 class Played:
@@ -72,9 +73,7 @@ class Measure:
             "experiment" (table and figure), "experiment table" (table only).
         role: "primary" for measures of the hypothesis, whose p values are corrected as one family; "secondary" for measures with
             uncorrected intervals.
-        bounded: whether values, and intervals of their mean, lie in [0, 1].
-        signed: whether values may be negative; intervals of the mean of other measures end at zero.
-        ceiling: upper bound of the values and of intervals of their mean.
+        within: range of the values, and so of intervals of their mean.
         needs: annotations, one of which the game must fill in; "": none.
         short: heading for narrow tables; "": the title.
         brief: name on the step line; "": the name.
@@ -87,9 +86,7 @@ class Measure:
     better: Literal["up", "down", ""] = ""
     shown: tuple[Place, ...] = ("report",)
     role: Literal["primary", "secondary"] = "secondary"
-    bounded: bool = False
-    signed: bool = False
-    ceiling: float = math.inf
+    within: tuple[float, float] = (0.0, math.inf)
     needs: str = ""
     short: str = ""
     brief: str = ""
@@ -98,6 +95,11 @@ class Measure:
     def share(self) -> bool:
         """Returns True if the measure is shown in per cent."""
         return self.unit == "%"
+
+    @property
+    def span(self) -> float:
+        """Returns the largest possible difference of two values."""
+        return self.within[1] - self.within[0]
 
     @property
     def about(self) -> dict[str, Any]:
@@ -153,7 +155,7 @@ _ALL: tuple[Place, ...] = ("step", "tracker", "card", "first screen", "report")
 # In display order. A share or rate of nothing is NaN, and so is the reward of a failed dialogue.
 _TABLE = (
     Measure("reward", "reward", lambda d: NAN if d.dialogue.reward is None else d.dialogue.reward,
-            "of the best score", "up", (*_ALL, "experiment"), role="primary", bounded=True),
+            "of the best score", "up", (*_ALL, "experiment"), role="primary", within=_SHARE),
     # Turns that seek information
     Measure("questions", "information-seeking questions per game", lambda d: sum(t.seeking is True for t in d.asking),
             "questions", "up", (*_ALL, "experiment"), role="primary", short="questions per game", needs="seeking"),
@@ -171,20 +173,20 @@ _TABLE = (
             short="informative pairs", needs="informative"),
     Measure("question_value", "total question value per game",
             lambda d: sum((t.question_value or 0.0 for t in d.asking), 0.0),
-            "of the best score", "up", ("tracker", "report"), role="primary", signed=True, short="question value", needs=_VALUED),
+            "of the best score", "up", ("tracker", "report"), role="primary", within=ANY, short="question value", needs=_VALUED),
     # A proposal was accepted; NaN in a game without proposals
     Measure("agreed", "games agreed", _agreed,
-            "%", "up", (*_ALL, "experiment table"), bounded=True),
+            "%", "up", (*_ALL, "experiment table"), within=_SHARE),
     Measure("answered", "information-seeking questions answered",
             lambda d: _share(sum(t.seeking is True and t.answered is True for t in d.asking), d["questions"]),
-            "%", "up", ("tracker", "report"), bounded=True, needs="answered"),
+            "%", "up", ("tracker", "report"), within=_SHARE, needs="answered"),
     # Over questions about pairs: the highest expected value of a question minus that of the one asked
     Measure("regret", "regret per question", _over_questions("regret"),
             "of the best score", "down"),
     # Over questions about one unknown pair, among the pairs not asked about before; 0.5 for a random question
     Measure("question_rank", "rank of the question's expected value",
-            _over_questions("question_rank"), better="up", bounded=True, short="question rank"),
-    Measure("redundant", "pairs known or asked before", _redundant, "%", "down", bounded=True,
+            _over_questions("question_rank"), better="up", within=_SHARE, short="question rank"),
+    Measure("redundant", "pairs known or asked before", _redundant, "%", "down", within=_SHARE,
             short="redundant pairs"),
     # Before its first turn
     Measure("unknown", "unknown pairs before the first turn",
@@ -196,7 +198,7 @@ _TABLE = (
     Measure("informative_pairs_per_message", "informative pairs per message",
             lambda d: _share(d["informative_pairs"], d["messages"]), "pairs", "up", needs="informative"),
     Measure("question_value_per_100_words", "question value per 100 words",
-            lambda d: _share(100 * d["question_value"], d["words"]), "of the best score", "up", signed=True, needs=_VALUED),
+            lambda d: _share(100 * d["question_value"], d["words"]), "of the best score", "up", within=ANY, needs=_VALUED),
     Measure("questions_any", "questions of any kind per game", lambda d: len(d.asking),
             "questions", shown=("tracker", "report"), needs="questions"),
     # New to the policy, and received in reply to a message that does not count as a question about them
@@ -216,20 +218,20 @@ _TABLE = (
     Measure("malformed", "malformed messages per game", lambda d: sum(some) if (some := _malformed(d)) else NAN,
             "messages", "down", ("tracker", "report")),
     Measure("malformed_share", "malformed messages", lambda d: _share(sum(some := _malformed(d)), len(some)),
-            "%", "down", ("report", "experiment table"), bounded=True),
+            "%", "down", ("report", "experiment table"), within=_SHARE),
     # Words that the game's reader could not read, to which its partners are vague; NaN where it read none
     Measure("unread", "messages not read",
             lambda d: _share(sum(map(bool, some := _unread(d))), len(some)),
-            "%", "down", ("report", "experiment table"), bounded=True, short="messages not read"),
+            "%", "down", ("report", "experiment table"), within=_SHARE, short="messages not read"),
     # Given its knowledge in the end
     Measure("best_known", "reward of the best known plan",
             lambda d: next((t.best_known for t in reversed(d.seat_turns) if t.best_known is not None), NAN),
-            "of the best score", "up", ("report", "experiment table"), bounded=True, short="best known plan"),
+            "of the best score", "up", ("report", "experiment table"), within=_SHARE, short="best known plan"),
     Measure("gain", "true gain of the best plan per game",
-            lambda d: sum((t.gain or 0.0 for t in d.asking), 0.0), "of the best score", "up", signed=True, needs=_VALUED),
+            lambda d: sum((t.gain or 0.0 for t in d.asking), 0.0), "of the best score", "up", within=ANY, needs=_VALUED),
     Measure("valid_proposals", "valid proposals among those tried",
             lambda d: _share(d["proposals"], sum(t.proposes is True for t in d.policy_turns)),
-            "%", "up", ("step end", "tracker", "card", "report"), bounded=True,
+            "%", "up", ("step end", "tracker", "card", "report"), within=_SHARE,
             short="valid proposals", brief="valid"),
     Measure("proposals", "valid proposals per game", lambda d: sum(t.proposes is True for t in d.valid), shown=()),
     Measure("messages", "policy messages per game",

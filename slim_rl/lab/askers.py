@@ -1,4 +1,4 @@
-"""Simulated askers: rewards of the ideal and the random asker in the games of a log (`frontier`).
+"""Question costs, and the net rewards of simulated askers, ideal and random, in the games of a log (`frontier`).
 
 Rewards of the random asker are means over `DRAWS` seeds.
 """
@@ -6,13 +6,16 @@ Rewards of the random asker are means over `DRAWS` seeds.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from slim_rl.analysis.held_out import COMPARED
 from slim_rl.analysis.load import Log, read_dialogue
+from slim_rl.dialogue.measures import MEASURES
 from slim_rl.environment import game_of
 from slim_rl.lab.frontier import MOST, Floats, Frontier
 from slim_rl.measured import measured
@@ -20,6 +23,8 @@ from slim_rl.statistics import clustered_mean
 
 IDEAL, RANDOM = "greedy", "random"  # names of the ideal and the random asker among a game's frontiers
 DRAWS = 8  # seeds of the random asker
+NET_REWARD = replace(MEASURES["reward"], name="net_reward", title="net reward", within=(-np.inf, 1.0))
+COMPARED[NET_REWARD.name] = NET_REWARD
 _TOGETHER = ["arm", "run", "policy", "phase", "step", "partner", "mode"]
 
 
@@ -27,6 +32,12 @@ def question_costs(rows: pd.DataFrame, prices: Mapping[str, float]) -> pd.Series
     """Returns the question cost of each dialogue: its log's, else that of its arm in `prices`, else 0."""
     defaults = rows["arm"].map(prices).astype(float).fillna(0.0)
     return rows["price"].fillna(defaults)
+
+
+def with_net_reward(rows: pd.DataFrame, prices: Mapping[str, float]) -> pd.DataFrame:
+    """Returns the dialogues with a column of their net reward; `prices` as for `question_costs`."""
+    costs = question_costs(rows, prices) * rows["questions"].fillna(0.0)
+    return rows.assign(**{NET_REWARD.name: rows["reward"] - costs})
 
 
 class Askers:
@@ -95,7 +106,7 @@ def simulated(log: Log, rows: pd.DataFrame, prices: Mapping[str, float], askers:
     results = []
 
     def add(name: str, curve: Frontier, questions: ArrayLike) -> None:
-        net = clustered_mean(curve.net(questions, price), once["cluster"].astype(str), ceiling=1.0)
+        net = clustered_mean(curve.net(questions, price), once["cluster"].astype(str), NET_REWARD.within)
         numbers = {"net_reward": net.value, "low": net.low, "high": net.high, "price": price.mean(), "games": len(once)}
         results.append({"asker": name, "questions": float(np.asarray(questions, float).mean()), **numbers})
 

@@ -29,11 +29,11 @@ from numpy.typing import ArrayLike
 
 from slim_rl.analysis.held_out import COMPARED
 from slim_rl.analysis.load import Log
-from slim_rl.dialogue.measures import MEASURES, Measure
+from slim_rl.dialogue.measures import ANY, MEASURES, Measure
 from slim_rl.lab.askers import Askers, played_by, question_costs
 from slim_rl.lab.frontier import Floats, Frontier
 
-_LOST = replace(MEASURES["reward"], better="down", role="secondary", bounded=False, signed=True)
+_LOST = replace(MEASURES["reward"], better="down", role="secondary", within=ANY)
 LOSSES: dict[str, Measure] = {
     name: replace(_LOST, name=name, title=title, short=short)
     for name, title, short in (

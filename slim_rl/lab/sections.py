@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from slim_rl.analysis.arms import TRAIN
 from slim_rl.analysis.figures import Plot
 from slim_rl.analysis.held_out import by_arm, held_out
@@ -22,9 +25,12 @@ def asking_gap(log: Log, price: float) -> Section:
     games = log.frame.drop(columns=list(LOSSES), errors="ignore")  # a game may have columns of these names
     gaps = with_gap(log, played, dict.fromkeys(arms, price), Askers())[list(LOSSES)]
     frame = games.join(gaps)
-    rows = by_arm(held_out(frame), [name for name in LOSSES if frame[name].notna().any()])
-    heads = {name: measure.heading for name, measure in LOSSES.items()}
-    return Section(HEADING, {"gap": rows}, [table_of(rows, heads, CAPTION, "partner")], folded=True)
+    return gap_section(by_arm(held_out(frame), [name for name in LOSSES if frame[name].notna().any()]), "partner")
+
+
+def gap_section(rows: Sequence[Mapping[str, Any]], condition: str) -> Section:
+    """Returns the gap and its parts from rows of `held_out.by_arm`; `condition`: heading of their conditions."""
+    return Section(HEADING, {"gap": rows}, [table_of(rows, CAPTION, condition)], folded=True)
 
 
 @register

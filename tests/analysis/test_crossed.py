@@ -113,7 +113,7 @@ def test_what_cannot_be_known_has_no_interval() -> None:
 @given(draw.lists(draw.lists(draw.sampled_from([0.0, 0.0, 0.5, 1.0]), min_size=4, max_size=4), min_size=2, max_size=5))
 def test_intervals_of_shares_stay_in_their_range(rows: list[list[float]]) -> None:
     found = st.contrast([pd.DataFrame(rows)], (1,), limit=1)
-    mean = st.arm_mean(pd.DataFrame(rows), bounded=True)
+    mean = st.arm_mean(pd.DataFrame(rows), st.SHARE)
     assert -1e-9 <= mean.low <= found.value + 1e-9 and found.value - 1e-9 <= mean.high <= 1 + 1e-9
     assert -1 <= found.low <= found.high <= 1
 

@@ -81,37 +81,28 @@ def test_the_clustered_interval_covers_the_truth() -> None:
     assert 0.92 <= hits / 300 <= 0.98
 
 
-# -- two checkpoints
+# -- two checkpoints of one run: `compare` and `change` pair them by game
 
 
-def test_paired_comparison_by_hand() -> None:
-    before = pd.Series([0.5, 0.6, 0.7, 0.9], index=["a", "b", "c", "only before"])
-    after = pd.Series([0.7, 0.7, 1.0, 0.1], index=["a", "b", "c", "only after"])
-    got = st.paired_comparison(before, after)
-    d = np.array([0.2, 0.1, 0.3])
-    assert (got.before, got.after) == pytest.approx((0.6, 0.8))
-    assert got.difference.value == pytest.approx(0.2)
-    assert got.difference.p == pytest.approx(stats.ttest_1samp(d, 0).pvalue)  # of the same test as the interval
-    assert got.difference.over == "games"
-    interval = stats.ttest_1samp(d, 0).confidence_interval(0.95)
-    assert (got.difference.low, got.difference.high) == pytest.approx((interval.low, interval.high))
+def paired(before: dict[str, float], after: dict[str, float], limit: float = np.inf) -> st.Estimate:
+    one, two = (pd.DataFrame([values]) for values in (before, after))
+    return st.contrast([(two - one).dropna(axis=1)], [1.0], limit, st.GAMES)
 
 
-def test_repeats_of_a_game_are_averaged_before_pairing() -> None:
-    before = pd.Series([0.0, 1.0, 0.2, 0.4], index=["a", "a", "b", "b"])
-    after = pd.Series([0.6, 0.5], index=["a", "b"])
-    got = st.paired_comparison(before, after)
-    assert got.difference.clusters == 2
-    assert got.difference.value == pytest.approx((0.1 + 0.2) / 2)
+def test_paired_games_by_hand() -> None:
+    got = paired({"a": 0.5, "b": 0.6, "c": 0.7, "before": 0.9}, {"a": 0.7, "b": 0.7, "c": 1.0, "after": 0.1})
+    test = stats.ttest_1samp(np.array([0.2, 0.1, 0.3]), 0)
+    interval = test.confidence_interval(0.95)
+    assert (got.value, got.low, got.high) == pytest.approx((0.2, interval.low, interval.high))
+    assert got.p == pytest.approx(test.pvalue) and got.over == "games" and got.clusters == 3
 
 
-def test_paired_comparison_of_equal_or_too_few_games() -> None:
-    same = pd.Series([0.5, 0.6], index=["a", "b"])
-    assert st.paired_comparison(same, same).difference.p == 1.0
-    assert st.paired_comparison(same, same + 1.0).difference.p == 2 / 2**2  # two games that change alike show little
-    lonely = st.paired_comparison(same, pd.Series([0.9], index=["a"]))
-    assert np.isnan(lonely.difference.low) and lonely.difference.note
-    assert np.isnan(st.paired_comparison(same, pd.Series([0.9], index=["z"])).before)
+def test_paired_games_that_are_equal_or_too_few() -> None:
+    same = {"a": 0.5, "b": 0.6}
+    assert paired(same, same).p == 1.0
+    assert paired(same, {"a": 1.5, "b": 1.6}).p == 2 / 2**2  # two games that change alike show little
+    lonely = paired(same, {"a": 0.9})
+    assert np.isnan(lonely.low) and lonely.note and np.isnan(paired(same, {"z": 0.9}).value)
 
 
 # -- corrections
@@ -127,7 +118,7 @@ def test_corrections_by_hand() -> None:
 
 def test_wilson_by_hand_with_one_value_a_game() -> None:
     y = np.array([1.0] * 9 + [0.0])
-    got = st.clustered_mean(y, np.arange(10), bounded=True)
+    got = st.clustered_mean(y, np.arange(10), within=st.SHARE)
     n, t = 0.9 * 0.1 / (0.9 * 0.1 / 9), stats.t.ppf(0.975, 9)  # se² = p q / (n - 1)
     centre, half = (0.9 + t**2 / (2 * n)) / (1 + t**2 / n), t * np.sqrt(0.09 / n + (t / (2 * n)) ** 2) / (1 + t**2 / n)
     assert (got.value, got.low, got.high) == pytest.approx((0.9, centre - half, centre + half))
@@ -135,14 +126,14 @@ def test_wilson_by_hand_with_one_value_a_game() -> None:
 
 @given(draw.lists(draw.floats(0, 1), min_size=2, max_size=30), draw.integers(1, 6))
 def test_intervals_of_shares_stay_in_range(values: list[float], size: int) -> None:
-    got = st.clustered_mean(values, np.arange(len(values)) // size, bounded=True)
+    got = st.clustered_mean(values, np.arange(len(values)) // size, within=st.SHARE)
     if got.clusters > 1:
         assert -1e-9 <= got.low <= got.value + 1e-9 and got.value - 1e-9 <= got.high <= 1 + 1e-9
 
 
 def test_all_or_none_is_not_certain() -> None:
-    every = st.clustered_mean(np.ones(20), np.arange(20), bounded=True)
-    none = st.clustered_mean(np.zeros(20), np.arange(20), bounded=True)
+    every = st.clustered_mean(np.ones(20), np.arange(20), within=st.SHARE)
+    none = st.clustered_mean(np.zeros(20), np.arange(20), within=st.SHARE)
     assert 0.8 < every.low < 0.9 and every.high == pytest.approx(1.0)
     assert (none.low, none.high) == pytest.approx((1 - every.high, 1 - every.low))
 
@@ -155,44 +146,43 @@ def test_intervals_shrink_with_certainty(games: int, size: int, data: draw.DataO
     ends = []
     for number in range(min(len(failures), 2) + 1):
         values[failures[:number]] = 0.0
-        got = st.clustered_mean(values, np.arange(len(values)) // size, bounded=True)
+        got = st.clustered_mean(values, np.arange(len(values)) // size, within=st.SHARE)
         runs = pd.DataFrame(values.reshape(size, games))
-        ends.append((got.low, got.value, got.high, st.arm_mean(runs, bounded=True).low))
+        ends.append((got.low, got.value, got.high, st.arm_mean(runs, within=st.SHARE).low))
     if len(ends) > 1:
         assert ends[0][0] >= ends[1][0] - 1e-9 and ends[0][2] == 1.0 and ends[0][3] >= ends[1][3] - 1e-9
 
 
 def test_all_games_agreed_is_surer_than_nearly_all() -> None:
     values = np.ones(30 * 8)
-    every = st.clustered_mean(values, np.arange(240) // 8, bounded=True)
+    every = st.clustered_mean(values, np.arange(240) // 8, within=st.SHARE)
     values[17] = 0.0
-    assert 0.97 < st.clustered_mean(values, np.arange(240) // 8, bounded=True).low < every.low
+    assert 0.97 < st.clustered_mean(values, np.arange(240) // 8, within=st.SHARE).low < every.low
 
 
 def test_no_interval_goes_above_its_ceiling() -> None:
     net = np.array([1.0] * 9 + [-0.5])
-    got, free = (st.clustered_mean(net, np.arange(10), ceiling=end) for end in (1.0, np.inf))
+    got, free = (st.clustered_mean(net, np.arange(10), within=(-np.inf, end)) for end in (1.0, np.inf))
     assert got.high == 1.0 < free.high and got.low == free.low
-    assert st.arm_mean(pd.DataFrame([net]), ceiling=1.0).high == 1.0
+    assert st.arm_mean(pd.DataFrame([net]), within=(-np.inf, 1.0)).high == 1.0
 
 
 def test_values_outside_keep_their_t_interval() -> None:
     y = np.array([0.5, 1.5, 0.9, 1.2])
-    assert st.clustered_mean(y, np.arange(4), bounded=True) == st.clustered_mean(y, np.arange(4))
+    assert st.clustered_mean(y, np.arange(4), within=st.SHARE) == st.clustered_mean(y, np.arange(4))
 
 
 def test_the_interval_of_a_count_ends_at_zero() -> None:
     seldom, games = np.array([0.0] * 19 + [1.0]), np.arange(20)
-    count, number = st.clustered_mean(seldom, games, signed=False), st.clustered_mean(seldom, games)
+    count, number = st.clustered_mean(seldom, games, within=(0.0, np.inf)), st.clustered_mean(seldom, games)
     assert number.low < 0 == count.low and count.high == number.high
     negative = -seldom
-    assert st.clustered_mean(negative, games, signed=False) == st.clustered_mean(negative, games)
+    assert st.clustered_mean(negative, games, within=(0.0, np.inf)) == st.clustered_mean(negative, games)
 
 
 def test_a_difference_of_shares_stays_in_range() -> None:
-    before, after = pd.Series([0.0, 0.0, 1.0], index=list("abc")), pd.Series([1.0, 1.0, 1.0], index=list("abc"))
-    assert st.paired_comparison(before, after, bounded=True).difference.high == 1.0
-    assert st.paired_comparison(before, after).difference.high > 1.0
+    before, after = {"a": 0.0, "b": 0.0, "c": 1.0}, dict.fromkeys("abc", 1.0)
+    assert paired(before, after, 1.0).high == 1.0 < paired(before, after).high
 
 
 def test_correlation_within_games_by_hand() -> None:

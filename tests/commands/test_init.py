@@ -1,8 +1,9 @@
-"""`slim-rl lab init experiment`: its files work as they are printed, from an empty folder to the page."""
+"""`slim-rl lab init`: the files of an experiment work as they are, from an empty folder to the page."""
 
 from __future__ import annotations
 
 import shlex
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -33,21 +34,20 @@ def printed(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_from_an_empty_folder_to_the_page(empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("lab", "init", "experiment") == 0
-    told = [line.split() for line in printed(capsys).splitlines() if line.startswith("  slim-rl ")]
-    (_, *run), (_, *results) = told
-    assert call(*run, "--dry-run") == 0
+    assert call("lab", "init", "own") == 0 and "files to own/examples/" in printed(capsys)
+    shutil.copytree("own/examples/experiment", ".", dirs_exist_ok=True)
+    assert call("lab", "run", ".", "--dry-run") == 0
     runs = [shlex.split(line)[-5].removeprefix("name=") for line in printed(capsys).splitlines()]
     written = yaml.safe_load(Path("experiment.yaml").read_text())
     assert runs == [f"matching_local-{arm}-s{seed}" for seed in range(8) for arm in written["arms"]]
     play(runs)
-    assert call(*results) == 0
+    assert call("lab", "page", ".") == 0
     assert "It learned to ask: from 0.000 to 2.00 questions per game" in printed(capsys)
     page = Path("results/README.md").read_text()
     for contrast in written["contrasts"]:
         assert f"| {contrast['name']} |" in page
     assert "| not run |" not in page and "Primary contrasts, preregistered" in page
-    assert Path("results/results.html").is_file() and Path("results/primary.png").is_file()
+    assert Path("results/results.html").is_file() and Path("results/training.png").is_file()
 
 
 def play(runs: list[str]) -> None:
@@ -65,15 +65,11 @@ def play(runs: list[str]) -> None:
 
 
 def test_what_is_written_is_never_over_a_persons_own_file(empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("lab", "init", "experiment", "paper") == 0
-    assert sorted(path.name for path in Path("paper").iterdir()) == ["PREREGISTRATION.md", "experiment.yaml"]
-    Path("paper/experiment.yaml").write_text("title: mine")
-    assert call("lab", "init", "experiment", "paper") == 1 and "exists: name another" in capsys.readouterr().err
-    assert Path("paper/experiment.yaml").read_text() == "title: mine"
-    assert (
-        call("lab", "init", "one", "two") == 1
-        and "Name one folder, or experiment and a folder" in capsys.readouterr().err
-    )
+    assert call("lab", "init", "paper") == 0
+    mine = Path("paper/examples/experiment/experiment.yaml")
+    mine.write_text("title: mine")
+    assert call("lab", "init", "paper") == 1 and "exists: name another" in capsys.readouterr().err
+    assert mine.read_text() == "title: mine"
 
 
 def test_the_lines_that_are_commented_out_can_be_used(empty: Path) -> None:

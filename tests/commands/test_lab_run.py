@@ -12,18 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from slim_rl.cli import main
-from slim_rl.commands.lab.run import Run, Step, arms_runs, check_order, conclusion, numbers_of, play
+from slim_rl.commands.lab.run import Run, Step, arms_runs, check_order, numbers_of, play
 from slim_rl.config import Config, load_config, read_yaml
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.players import make_partner
 from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.errors import ConfigError, SlimError
-from tests.analysis.synthetic import make_board
-from tests.analysis.synthetic import make_dialogue as made_up
 from tests.paths import ROOT
 
 CONFIG = ROOT / "configs" / "matching_local.yaml"
@@ -66,28 +63,35 @@ def test_an_unknown_arm_is_named_before_anything_runs() -> None:
 
 
 @pytest.mark.parametrize("backend", ["slime", "verl"])
-def test_the_controls_are_planned_for_a_cluster_too(
-    backend: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_controls_are_planned_for_a_cluster_too(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     arms = ["shy", "open_book", "frozen", "shuffled_reward", "agreement_only", "price_3", "yoked", "shaping"]
     if backend == "verl":
         arms = [
             arm for arm in arms if arm not in ("shuffled_reward", "shaping")
         ]  # they need a step's dialogues at once
-    options = [option for arm in arms for option in ("--arm", arm)]
-    one_rate = ["--set=train.lr_schedule=constant", "--set=train.lr_decay_steps=0"]  # verl has no other
-    told = ["lab", "run", str(ARMS.parent), "--dry-run", "--backend", backend, "--seeds", "3", *one_rate, *options]
+    one_rate = ["train.lr_schedule=constant", "train.lr_decay_steps=0"]  # verl has no other
+    runs = plan(CONFIG, arms, [3], [f"train.backend={backend}", "output_dir=runs/arms", *one_rate], ARMS)
+    assert list(runs) == [f"matching_local-{arm}-s3" for arm in arms]
+    logs = Path.cwd() / "runs/arms/matching_local-shy-s3/logs"
+    assert f'partner.args.replay="{logs}"' in runs["matching_local-yoked-s3"].words
+
+
+def test_options_reach_arms_of_a_config_and_no_experiment(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    options = ["--arm", "shy", "--arm", "mute", "--seeds", "3", "--backend", "slime", "--set", "train.steps=2"]
     with pytest.raises(SystemExit) as end:
-        main([*told, "--", "--lr", "2e-6"] if backend == "slime" else told)
-    assert end.value.code == 0
-    lines = {re.search(r"name=(\S+)", line)[1]: line for line in capsys.readouterr().out.splitlines()}  # type: ignore[index]
-    assert [name.removesuffix("-s3").removeprefix("matching_local-") for name in lines] == arms
-    assert all(f"train.backend={backend}" in line for line in lines.values())
-    shy, yoked = lines["matching_local-shy-s3"], lines["matching_local-yoked-s3"]
-    if backend == "slime":
-        assert shy.endswith("-- --lr 2e-6")
-    assert f'partner.args.replay="{Path.cwd()}/runs/arms/matching_local-shy-s3/logs"' in yoked
+        main(["lab", "run", str(CONFIG), "--dry-run", *options, "--", "--lr", "2e-6"])
+    lines = capsys.readouterr().out.splitlines()
+    assert end.value.code == 0 and [re.search(r"name=(\S+)", line)[1] for line in lines] == [  # type: ignore[index]
+        "matching_local-shy-s3",
+        "matching_local-mute-s3",
+    ]
+    assert all("--set train.steps=2 --set train.backend=slime " in line for line in lines)
+    assert all(line.endswith(" -- --lr 2e-6") for line in lines)
+    for option in (["--arm", "shy"], ["--seeds", "3"], ["--jobs", "2"], ["--set", "train.steps=2"], ["--", "--lr=1"]):
+        with pytest.raises(SystemExit) as end:
+            main(["lab", "run", str(ARMS.parent), "--dry-run", *option])
+        assert end.value.code == 1 and "is an experiment: its steps have arms, seeds" in capsys.readouterr().err
 
 
 def test_a_machine_without_the_backend_prints_the_plan(capsys: Any, monkeypatch: Any) -> None:
@@ -190,29 +194,15 @@ def test_run_waits_for_the_log_of_its_twin(tmp_path: Path) -> None:
     assert not (again / "second.out").exists()
 
 
-def test_at_the_end_stands_what_each_arm_learned_over_its_seeds(tmp_path: Path) -> None:
-    overrides = [f"output_dir={tmp_path}", "name=exp"]
-    runs = [run.config for run in plan(CONFIG, ["shy", "mute"], [0, 1], overrides).values() if run.config]
-    assert "No held-out games" in conclusion(runs)[0]
-    rng = np.random.default_rng(0)
-    boards = [(f"g{n}", make_board(rng, 3)) for n in range(12)]
-    for run in runs:
-        for step, asks in ((0, 0), (28, 1), (56, 2 if run.arm_name == "shy" else 0)):
-            with DialogueLog(tmp_path / run.name / "logs" / f"eval-{step:06}.jsonl") as log:
-                for name, board in boards:
-                    fields = {"id": f"eval/{name}", "game_id": name, "run": run.name, "phase": "eval", "step": step}
-                    log.append(made_up(rng, board, asks, run.arm_name, **fields))
-    shy, mute, more = conclusion(runs)
-    assert shy.startswith("shy: It learned to ask: from 0.000 to 2.00 questions per game (+2.00, ")
-    assert "12 held-out games, each played before and after by each of 2 seeds" in shy
-    assert mute.startswith("mute: It did not clearly learn to ask: from 0.000 to 0.000")
-    assert all(str(tmp_path / run.name) in more for run in runs)
-
-
-def test_the_report_of_a_game_of_ones_own_is_told_the_game(tmp_path: Path) -> None:
-    config = ROOT / "examples" / "treasure.yaml"
-    (run,) = plan(config, ["honest"], [0], [f"output_dir={tmp_path}"]).values()
-    assert run.config is not None and conclusion([run.config])[-1].endswith("--game examples.treasure.Treasure")
+def test_at_the_end_stands_the_command_of_the_report(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    monkeypatch.setattr("slim_rl.commands.lab.run.play", lambda step: None)
+    config = str(ROOT / "examples" / "treasure.yaml")
+    with pytest.raises(SystemExit):
+        main(["lab", "run", config, "--arm", "honest", "--seeds", "0,1", "--set", f"output_dir={tmp_path}"])
+    told = capsys.readouterr().out.splitlines()[-1]
+    assert told.endswith(
+        f"treasure-honest-s0/logs {tmp_path}/treasure-honest-s1/logs --game examples.treasure.Treasure"
+    )
 
 
 def test_runs_that_wait_for_each_other_are_one_sentence() -> None:

@@ -14,8 +14,7 @@ import pytest
 from slim_rl.errors import DataError, SlimError
 from slim_rl.lab.experiment.contrasts import load_manifest
 from slim_rl.lab.experiment.page import write
-from slim_rl.lab.experiment.plays import Plays
-from slim_rl.lab.experiment.results import compare
+from slim_rl.lab.experiment.results import Plays, compare
 from slim_rl.lab.gap import LOSSES
 from tests.paths import ROOT
 

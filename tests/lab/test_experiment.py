@@ -16,10 +16,9 @@ import yaml
 from slim_rl.analysis.held_out import change
 from slim_rl.config import load_section
 from slim_rl.errors import ConfigError, DataError
-from slim_rl.lab.experiment import plays as pl
 from slim_rl.lab.experiment import results as ex
-from slim_rl.lab.experiment.contrasts import Contrast, Contrasts, Manifest, load_manifest
-from slim_rl.lab.experiment.plays import Outcome
+from slim_rl.lab.experiment import results as pl
+from slim_rl.lab.experiment.contrasts import Contrast, Contrasts, Manifest, Outcome, load_manifest
 from tests.analysis import synthetic
 from tests.lab.conftest import CONTRASTS, GAMES, SEEDS
 from tests.paths import ROOT

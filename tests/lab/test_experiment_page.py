@@ -15,11 +15,10 @@ import yaml
 
 from slim_rl.analysis import analyze
 from slim_rl.errors import DataError
-from slim_rl.lab.experiment import plays as pl
-from slim_rl.lab.experiment.contrasts import Contrast, Contrasts
-from slim_rl.lab.experiment.figures import plots
+from slim_rl.lab.experiment import results as pl
+from slim_rl.lab.experiment.contrasts import Contrast, Contrasts, Outcome
+from slim_rl.lab.experiment.figures import PLOTS
 from slim_rl.lab.experiment.page import write
-from slim_rl.lab.experiment.plays import Outcome
 from tests.lab.conftest import GAMES, SEEDS
 
 
@@ -50,7 +49,7 @@ def test_page_readme_and_tables_say_the_same(written: tuple[Path, list[str]]) ->
         ):
             assert part in text, part
     assert "<em>made up</em>" in page and "<script" not in page
-    for name in ("primary", "arms", "questions", "baseline", "frontier"):
+    for name in ("training", "arms", "baseline", "frontier"):
         assert (folder / f"{name}.png").stat().st_size > 1000 and f"({name}.png)" in readme
     runs = pd.read_csv(folder / "runs.csv")
     shy = runs[(runs["arm"] == "shy") & (runs["condition"] == "held_out") & (runs["when"] == "after")]
@@ -156,7 +155,7 @@ def test_one_run_is_an_experiment_without_contrasts(manifest_path: Path, tmp_pat
     assert said == report.results["verdict"][0]["sentences"], "the report on its logs says the same"
     readme = (tmp_path / "page" / "README.md").read_text(encoding="utf-8")
     assert said[0] in readme and "ontrasts" not in readme and "| games |" in readme, "its intervals are over games"
-    assert not (tmp_path / "page" / "primary.png").exists() and (tmp_path / "page" / "reward.png").exists()
+    assert (tmp_path / "page" / "training.png").exists()
 
 
 def lines(ax: Any) -> dict[str, np.ndarray]:
@@ -188,7 +187,7 @@ def test_frontier_compares_trained_simulated_and_decoding() -> None:
     plays = pl.Plays(pd.DataFrame(rows), askers=pd.DataFrame(askers).assign(price=price, games=1), treatment="asks")
     assert plays.arms == ["asks", "turn"], "the treatment first, whatever it is called"
     none = Contrasts.model_construct(contrasts=[])
-    drawn = lines(plots()["frontier"].draw(plays, none, []).axes[0])
+    drawn = lines(PLOTS["frontier"].draw(plays, none, []).axes[0])
     assert drawn["random questions"][:, 1] == pytest.approx([0.5, 0.5, 0.45, 0.36])
     assert drawn["best questions"][1].tolist() == pytest.approx([1, 0.6])
     assert drawn["ideal asker"].tolist() == [[1.2, 0.61]]
@@ -197,12 +196,12 @@ def test_frontier_compares_trained_simulated_and_decoding() -> None:
     assert drawn["initial policy"].tolist() == pytest.approx(np.array([[0.5, 0.5]]))
     assert sorted(drawn["asks"].tolist()) == pytest.approx(np.array([[1, 0.7], [2, 0.65]]))
     assert drawn["turn"].tolist() == pytest.approx(np.array([[2, 0.7]]))
-    assert plots()["frontier"].draw(replace(plays, askers=pd.DataFrame()), none, []) is None
+    assert PLOTS["frontier"].draw(replace(plays, askers=pd.DataFrame()), none, []) is None
     net = Contrast(name="earns", measure="net_reward", a=Outcome(arm="asks"), b=0.5, direction="more", role="primary")
-    compared = lines(plots()["frontier"].draw(plays, Contrasts.model_construct(contrasts=[net]), []).axes[0])
+    compared = lines(PLOTS["frontier"].draw(plays, Contrasts.model_construct(contrasts=[net]), []).axes[0])
     assert len(compared["trained (one dot per run)"]) == 2, (
         "an arm that no contrast on net reward has may play another game"
     )
-    alone = lines(plots()["baseline"].draw(plays, none, []).axes[0])
+    alone = lines(PLOTS["baseline"].draw(plays, none, []).axes[0])
     assert alone["initial policy, forced questions"].tolist() == pytest.approx(np.array([[1, 0.55], [2, 0.6]]))
     assert len(alone["trained (one dot per run)"]) == 2, "of the treatment"

@@ -24,7 +24,7 @@ from slim_rl.games.matching.partners.scripted import ShyPartner
 from slim_rl.lab.frontier import Frontier
 from slim_rl.lab.incentives import TOLERANCE, Incentives, PlayerResult, measure
 from slim_rl.measured import measured
-from slim_rl.statistics.estimate import Estimate
+from slim_rl.statistics import Estimate
 from tests.fakes.openai_server import serving
 from tests.paths import ROOT
 

@@ -141,7 +141,7 @@ def test_experiment_page_has_the_measure(log_dir: Path, tmp_path: Path) -> None:
     (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
     write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl lab page here")
     readme = (tmp_path / "page" / "README.md").read_text()
-    assert f"| {MARKS.title} |" in readme and "(marks.png)" in readme
+    assert f"| {MARKS.title} |" in readme and "(training.png)" in readme
     assert pd.read_csv(tmp_path / "page" / "runs.csv")["marks"].max() == 2.0
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from slim_rl.analysis.tables import on_screen
 from slim_rl.commands.options import ConfigFile, Overrides
 from slim_rl.commands.screen import show_status
 from slim_rl.config import load_config
@@ -35,5 +36,7 @@ def command(
         incentives = measure(settings, num_games, counts, live=live)
     console = Console()
     games = count(num_games, "game")
-    console.print(incentives.table(f"Rewards in {settings.name}, {games} per player, partner {incentives.partner}"))
+    table = incentives.table(f"Rewards in {settings.name}, {games} per player, partner {incentives.partner}")
+    for part in on_screen(table, console.width):
+        console.print(part)
     console.print(incentives.sentence, highlight=False, markup=False)

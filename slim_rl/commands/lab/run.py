@@ -40,7 +40,6 @@ from tqdm import tqdm
 from slim_rl import backends
 from slim_rl.commands import load
 from slim_rl.commands.options import Backend, Overrides, changes_of, game_option
-from slim_rl.commands.screen import printable
 from slim_rl.config import Config, load_config, read_yaml
 from slim_rl.errors import ConfigError, SlimError, did_you_mean
 from slim_rl.lab.experiment.contrasts import load_manifest, manifest_file
@@ -53,8 +52,7 @@ STOP_SECONDS = 120.0  # for a process to end, which may have to shut down a clus
 _UsageError: type[Any] = typer.BadParameter.__mro__[1]  # from click, or from typer's copy of click
 _RANGES = re.compile(r"\{(\d[\d,-]*)\}")
 _LOG = re.compile(r"\{log:(\w+)\}")
-_OF_ARMS = ("arms", "seeds", "jobs")
-_SPECIAL = ("words", "set", "after", "makes", "by", *_OF_ARMS)
+_SPECIAL = ("words", "set", "after", "makes", "by", "arms", "seeds", "jobs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +96,8 @@ def command(
             metavar="FOLDER | CONFIG", help="folder of an experiment, or its YAML file; or a config", show_default=False
         ),
     ],
-    arm: Annotated[list[str] | None, typer.Option(help="arm to train (repeatable)")] = None,
-    seeds: Annotated[str | None, typer.Option(help="seeds, such as 0,1,2 or 0-2; of a config 0-2 by default")] = None,
+    arm: Annotated[list[str] | None, typer.Option(help="arm of the config (repeatable); all by default")] = None,
+    seeds: Annotated[str | None, typer.Option(help="seeds, such as 0,1,2 or 0-2, which is the default")] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="runs at a time")] = None,
     overrides: Overrides = None,
     backend: Backend = None,
@@ -108,20 +106,19 @@ def command(
 ) -> None:
     """Run the steps of an experiment, or train the arms of a config; finished runs are skipped, interrupted ones resume.
 
-    With --arm, --seeds, --set, --backend or flags, only the steps of an experiment that train arms are run, with these.
+    All options except --dry-run are for a config. The steps of an experiment have theirs in its YAML.
     """
-    changes = changes_of(overrides, backend)
-    options = {"arms": arm, "seeds": seeds, "jobs": jobs, "after": extra}
-    options = {name: value for name, value in options.items() if value}
-    path, arms = manifest_file(what), None
+    path, changes = manifest_file(what), changes_of(overrides, backend)
     if path.exists() and isinstance(data := read_yaml(path), dict) and "title" in data:
+        if arm or seeds or jobs or changes or extra:
+            raise ConfigError(
+                f"{path} is an experiment: its steps have arms, seeds and settings. Change them there, or name a config to train its arms."
+            )
         manifest, _ = load_manifest(path)
-        entries, arms = manifest.steps, manifest.arms
-        if options.keys() - {"jobs"} or changes:
-            entries = [entry for entry in entries if _trains_arms(entry)]
+        steps = [step_of(entry, number, path, manifest.arms) for number, entry in enumerate(manifest.steps, 1)]
     else:
-        entries = [{"train": {"words": str(what), "seeds": "0-2"}}]
-    steps = [step_of(entry, number, path, arms, options, changes) for number, entry in enumerate(entries, 1)]
+        options = {"arms": arm, "seeds": seeds or "0-2", "after": extra}
+        steps = [Step(arms_runs(what, None, options, changes), jobs or 1)]
     for step in steps:
         done = step.makes is not None and step.makes.exists()
         for run in step.runs:
@@ -135,27 +132,21 @@ def command(
         with interruptible("the same command continues: complete runs are skipped, and the others resume."):
             play(step)
         if of_arms := [run.config for run in step.runs if run.config]:
-            for line in conclusion(of_arms):
-                typer.echo(printable(line))
+            logs = shlex.join(str(_logs(each)) for each in of_arms)
+            game = "".join(dict.fromkeys(game_option(each.environment) for each in of_arms))
+            typer.echo(f"Report, with the differences between arms: slim-rl analyze {logs}{game}")
 
 
 # -- from YAML to processes --------------------------------------------------------------------------------------------
 
 
 def step_of(
-    entry: Mapping[str, Any],
-    number: int,
-    path: Path,
-    arms: Mapping[str, Mapping[str, Any]] | None = None,
-    changed: Mapping[str, Any] | None = None,
-    changes: Sequence[str] = (),
+    entry: Mapping[str, Any], number: int, path: Path, arms: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Step:
     """Returns the step of an entry in the YAML. Raises ConfigError if it is malformed, or its command rejects it.
 
     Args:
         arms: the experiment's arms; None: those of the step's config.
-        changed: options that replace those of a step with arms.
-        changes: changes of the config of a step with arms, after its own.
     """
     if len(entry) != 1 or not isinstance(options := next(iter(entry.values())), Mapping):
         raise ConfigError(
@@ -164,17 +155,14 @@ def step_of(
     (name,) = entry
     words = [word for text in _texts(options.get("words", [])) for word in _matching(text)]
     settings = [f"{key}={_value(value)}" for key, value in options.get("set", {}).items()]
-    if _trains_arms(entry):
-        options = {**options, **(changed or {})}
-        runs = arms_runs(Path(*words), arms, options, [*settings, *changes])
-        return Step(runs, int(options.get("jobs", 1)))
+    if name == "train" and "seeds" in options:
+        return Step(arms_runs(Path(*words), arms, options, settings), int(options.get("jobs", 1)))
     for option, value in options.items():
         if option not in _SPECIAL and value is not False:
             flag = f"--{option.replace('_', '-')}"
             words += [flag] if value is True else [word for text in _texts(value) for word in (flag, text)]
     words += [word for setting in settings for word in ("--set", setting)]
-    if after := _texts(options.get("after", [])):
-        words += ["--", *after]
+    words += _after(options)
     program, makes = tuple(shlex.split(options.get("by", ""))), options.get("makes")
     if not program:
         _check(name, words, path)
@@ -186,6 +174,11 @@ def arms_runs(
     config: Path, arms: Mapping[str, Mapping[str, Any]] | None, options: Mapping[str, Any], changes: Sequence[str]
 ) -> list[Run]:
     """Returns the runs of a step with arms, ordered by seed: every arm has one before any has two.
+
+    Args:
+        arms: the arms; None: those of the config.
+        options: those of the step: seeds, and if not all, arms; trainer's flags (after).
+        changes: changes of the config, before those of an arm.
 
     Raises:
         ConfigError: an arm is unknown or invalid, the backend cannot train it, or arms wait for each other.
@@ -201,10 +194,10 @@ def arms_runs(
         own = [f"{key}={json.dumps(value)}" for key, value in known[arm].items()]
         return [*changes, *own, f"name={base.name}-{arm}-s{seed}", f"arm={arm}", f"seed={seed}"]
 
-    def log_folder(seed: int, named: re.Match[str]) -> str:
-        return _logs(load_config(config, overridden(named[1], seed)))
+    def log_folder(seed: int, found: re.Match[str]) -> str:
+        return str(_logs(load_config(config, overridden(found[1], seed))))
 
-    runs, after = [], _texts(options.get("after", []))
+    runs = []
     for seed in dict.fromkeys(numbers_of(str(options["seeds"]))):
         for arm in dict.fromkeys(_texts(options.get("arms") or list(known))):
             text = overridden(arm, seed)
@@ -213,14 +206,14 @@ def arms_runs(
             settings = load_config(config, own)  # raises for an invalid key, before anything runs
             backends.check(settings)
             sets = [word for change in own for word in ("--set", change)]
-            words = ("train", str(config), *sets, *(("--", *after) if after else ()))
+            words = ("train", str(config), *sets, *_after(options))
             runs.append(Run(settings.name, words, config=settings, needs=needs))
     check_order(runs)
     return runs
 
 
-def _logs(config: Config) -> str:
-    return str(RunFolder(config).logs.absolute())
+def _logs(config: Config) -> Path:
+    return RunFolder(config).logs.absolute()
 
 
 def check_order(runs: Sequence[Run]) -> None:
@@ -244,10 +237,6 @@ def numbers_of(text: str) -> list[int]:
             )
         numbers += some
     return numbers
-
-
-def _trains_arms(entry: Mapping[str, Any]) -> bool:
-    return isinstance(options := entry.get("train"), Mapping) and "seeds" in options
 
 
 def _check(name: str, words: Sequence[str], path: Path) -> None:
@@ -277,6 +266,11 @@ def _expanded(text: str) -> Iterator[str]:
         yield from _expanded(f"{text[: ranges.start()]}{number}{text[ranges.end() :]}")
 
 
+def _after(options: Mapping[str, Any]) -> list[str]:
+    flags = _texts(options.get("after") or [])
+    return ["--", *flags] if flags else []
+
+
 def _matching(text: str) -> list[str]:
     return sorted(map(str, Path().glob(text))) or [text] if "*" in text else [text]
 
@@ -297,7 +291,7 @@ def play(step: Step) -> None:
         SlimError: some failed; raised once the others have ended.
     """
     runs = {run.name: run for run in step.runs}
-    order = TopologicalSorter({name: run.needs for name, run in runs.items()})
+    order = TopologicalSorter({run.name: runs.keys() & run.needs for run in step.runs})  # others' logs are there
     order.prepare()
     waiting, codes = list[str](), dict[str, int]()
     live: dict[str, tuple[subprocess.Popen[bytes], ExitStack]] = {}
@@ -310,20 +304,19 @@ def play(step: Step) -> None:
         def end(name: str, code: int) -> None:
             codes[name] = code
             order.done(name)
-            bar.update(name in runs)
+            bar.update()
 
         try:
             while order.is_active():
                 waiting += order.get_ready()
-                for name in list(waiting):
-                    if name not in runs or any(codes[need] for need in runs[name].needs):
-                        waiting.remove(name)
-                        end(name, int(name in runs))  # what another step makes is there
-                    elif len(live) < step.jobs:
-                        waiting.remove(name)
-                        stack = all_live.enter_context(ExitStack())
-                        child = running(runs[name].command, STOP_SECONDS, **_output(runs[name], stack))
-                        live[name] = stack.enter_context(child), stack
+                while waiting and len(live) < step.jobs:
+                    name = waiting.pop(0)
+                    if any(codes.get(need) for need in runs[name].needs):
+                        end(name, 1)
+                        continue
+                    stack = all_live.enter_context(ExitStack())
+                    child = running(runs[name].command, STOP_SECONDS, **_output(runs[name], stack))
+                    live[name] = stack.enter_context(child), stack
                 for name, (process, stack) in list(live.items()):
                     if (code := process.poll()) is not None:
                         stack.close()
@@ -347,22 +340,3 @@ def _output(run: Run, stack: ExitStack) -> dict[str, Any]:
     run.config.output_dir.mkdir(parents=True, exist_ok=True)
     out = stack.enter_context((run.config.output_dir / f"{run.name}.out").open("ab"))
     return {"stdout": out, "stderr": subprocess.STDOUT}
-
-
-def conclusion(runs: Sequence[Config]) -> list[str]:
-    """Returns sentences on each arm's held-out games before and after training, over its seeds."""
-    folders = [Path(_logs(each)) for each in runs]
-    game = "".join(dict.fromkeys(game_option(each.environment) for each in runs))
-    more = f"Full report, with the differences between arms: slim-rl analyze {' '.join(map(str, folders))}{game}"
-    logs = [
-        log for folder in folders for log in (sorted(folder.glob("eval*.jsonl")) or sorted(folder.glob("verl-*.jsonl")))
-    ]
-    if not logs:
-        return ["No held-out games were played (train.eval_games is 0), so the arms cannot be compared.", more]
-    from slim_rl.analysis.held_out import by_arm, held_out
-    from slim_rl.analysis.load import load
-    from slim_rl.analysis.verdict import verdicts
-
-    results = verdicts(by_arm(held_out(load(logs).frame), ["questions", "reward"]))
-    sentences = [f"{arm['arm']}: {' '.join(arm['sentences'])}" for arm in results]
-    return [*sentences, more] if sentences else ["No held-out games were played both before and after training.", more]

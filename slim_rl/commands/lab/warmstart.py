@@ -25,7 +25,7 @@ def command(
     if check_folder(output).exists() and not overwrite:
         raise ConfigError(f"{output} exists. Name another folder with --output, or replace it with --overwrite.")
     changes = [f"--set={override}" for override in overrides or ()]
-    words = ["lab", "warmstart", str(config), "--output", str(output), "--overwrite", *changes]
+    words = ["lab", "warmstart", str(config), f"--output={output}", "--overwrite", f"--workers={workers}", *changes]
     start_together(settings.train.processes, words)
     from slim_rl.lab.warmstart.train import warmstart
 

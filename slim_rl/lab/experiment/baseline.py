@@ -22,7 +22,8 @@ from slim_rl.analysis.arms import TRAIN
 from slim_rl.analysis.figures import INK, SOFT, colours, short
 from slim_rl.analysis.held_out import COMPARED, completed, ends, runs_trained
 from slim_rl.dialogue.measures import MEASURES
-from slim_rl.lab.experiment.plays import HELD_OUT, Plays
+from slim_rl.lab.experiment.contrasts import HELD_OUT
+from slim_rl.lab.experiment.results import Plays
 
 CAPTION = (
     "Forced-question baseline: held-out reward of the initial policy after forced questions, each about a pair that it does not know and its "

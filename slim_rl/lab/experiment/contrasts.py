@@ -5,6 +5,7 @@ The analysis reads both files, so that p values are corrected for the preregiste
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,11 +16,25 @@ from slim_rl.config import Section, load_section
 from slim_rl.dialogue.measures import shown_in
 from slim_rl.dialogue.record import FORMER
 from slim_rl.errors import ConfigError
+from slim_rl.formats import words
 from slim_rl.lab import gap  # noqa: F401  (registers its measures)
-from slim_rl.lab.experiment.plays import Outcome
 from slim_rl.lab.frontier import MOST
 
+HELD_OUT = "held_out"  # condition of the runs' own evaluations: their partner, free play
 Comparable = Annotated[str, BeforeValidator(lambda name: FORMER.get(name, name))]
+
+
+class Outcome(Section):
+    """Side of a comparison: an arm's runs on the games of a condition, before or after training, or the change."""
+
+    arm: str
+    when: Literal["before", "after", "change"] = "after"
+    condition: str = HELD_OUT
+
+    def __str__(self) -> str:
+        parts: list[str] = [self.when] if self.when != "after" else []
+        parts += [words(self.condition)] if self.condition != HELD_OUT else []
+        return words(self.arm) + (f" ({', '.join(parts)})" if parts else "")
 
 
 ArmOrOutcome = Annotated[Outcome, BeforeValidator(lambda value: {"arm": value} if isinstance(value, str) else value)]
@@ -82,15 +97,13 @@ NONE = Contrasts.model_construct(contrasts=[], elsewhere={})  # of an experiment
 
 
 class Source(Section):
-    """Logs of a condition, and their origin; empty fields default to the manifest's.
+    """Logs of a condition, and their origin.
 
     With `each: [1, 2]` the entry expands to one source per value, which replaces {each} in name, logs and command: forced_{each}.
     """
 
     logs: list[str] = Field(min_length=1, description="files, folders or patterns such as logs/forced/*_forced2.jsonl")
     command: str = Field(description="command that wrote them")
-    commit: str = ""
-    machine: str = ""
 
 
 def _expand_each(sources: Any) -> Any:
@@ -99,17 +112,12 @@ def _expand_each(sources: Any) -> Any:
         return sources
     expanded: dict[Any, Any] = {}
     for name, source in sources.items():
-        each = source.get("each") if isinstance(source, dict) else None
-        if not isinstance(each, list):
+        if isinstance(source, dict) and isinstance(source.get("each"), list):
+            rest = json.dumps({name: {key: value for key, value in source.items() if key != "each"}}, default=str)
+            for value in source["each"]:
+                expanded |= json.loads(rest.replace("{each}", json.dumps(str(value))[1:-1]))
+        else:
             expanded[name] = source
-            continue
-        for value in map(str, each):
-            logs, command = source.get("logs", []), str(source.get("command", ""))
-            expanded[str(name).replace("{each}", value)] = {
-                **{key: setting for key, setting in source.items() if key != "each"},
-                "logs": [str(log).replace("{each}", value) for log in logs],
-                "command": command.replace("{each}", value),
-            }
     return expanded
 
 
@@ -147,18 +155,6 @@ class Manifest(Section):
     preregistered: bool = Field(
         True, description="false: the contrasts were chosen after runs had been seen; the page states this"
     )
-
-    @property
-    def origins(self) -> list[str]:
-        """Commit and machine of the runs, if the manifest states them."""
-        parts = [f"commit {self.commit}" if self.commit else "", self.machine]
-        return ["; ".join(filter(None, parts))] if any(parts) else []
-
-    def source(self, name: str) -> list[str]:
-        """Returns a source's command, commit and machine, as far as known."""
-        source = self.sources[name]
-        commit = source.commit or self.commit
-        return list(filter(None, [source.command, commit and f"commit {commit}", source.machine or self.machine]))
 
 
 def manifest_file(folder: Path) -> Path:

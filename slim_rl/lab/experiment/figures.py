@@ -15,63 +15,41 @@ from matplotlib.figure import Figure
 
 from slim_rl.analysis.figures import INK, SOFT, Plot, colours, curve, legend, panels, short
 from slim_rl.analysis.held_out import comparable
-from slim_rl.dialogue.measures import MEASURES, shown_in
+from slim_rl.dialogue.measures import shown_in
 from slim_rl.formats import sentence
+from slim_rl.lab.askers import NET_REWARD
 from slim_rl.lab.experiment import baseline
-from slim_rl.lab.experiment.contrasts import Contrasts
-from slim_rl.lab.experiment.plays import HELD_OUT, Outcome, Plays
-from slim_rl.lab.net_reward import NET_REWARD
+from slim_rl.lab.experiment.contrasts import HELD_OUT, Contrasts, Outcome
+from slim_rl.lab.experiment.results import Plays
 
 Rows = Sequence[dict[str, Any]]
-
-
-def _main_measures() -> list[str]:
-    """Returns the measures with a figure of their own."""
-    return [measure.name for measure in shown_in("experiment")]
 
 
 def _compared(contrasts: Contrasts, among: Collection[str]) -> list[str]:
     """Returns the measures of the primary contrasts and questions, or the main measures if there are no such contrasts."""
     primary = [spec.measure for spec in contrasts.contrasts if spec.role == "primary"]
-    return [name for name in dict.fromkeys([*primary, "questions"] if primary else _main_measures()) if name in among]
+    main = [*primary, "questions"] if primary else [measure.name for measure in shown_in("experiment")]
+    return [name for name in dict.fromkeys(main) if name in among]
 
 
-def _primary(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
-    """Draws the arms that primary contrasts compare, over training."""
+def _training(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
+    """Draws the arms that primary contrasts compare, else all, over training."""
     sides = [
-        side
+        side.arm
         for spec in contrasts.contrasts
         if spec.role == "primary" and isinstance(spec.b, Outcome)
         for side in spec.outcomes
     ]
-    arms = {side.arm for side in sides} & set(plays.training["arm"])
-    if len(arms) < 2:
+    trained = set(plays.training["arm"])
+    arms = trained & set(sides) or trained
+    if not arms:
         return None
     measures = _compared(contrasts, plays.training)
     figure, axes = panels(len(measures), 2 if len(measures) == 4 else 3, 4.4, 3.5)
     for ax, measure in zip(axes, measures, strict=True):
         curve(ax, _curves(plays, arms, measure), measure)
-        ax.set_title(sentence(comparable()[measure].heading))
     legend(figure, {arm: colour for arm, colour in colours(plays.arms).items() if arm in arms})
     return figure
-
-
-def _training(measure: str) -> Any:
-    """Returns a function that draws a measure over training, one panel per arm."""
-
-    def draw(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
-        if plays.training.empty:
-            return None
-        figure, axes = panels(len(plays.arms), 4, 2.9, 2.5, sharey=True)
-        for number, (ax, arm) in enumerate(zip(axes, plays.arms, strict=True)):
-            curve(ax, _curves(plays, {arm}, measure), measure)
-            ax.set_title(short(arm))
-            if number % 4:
-                ax.set_ylabel("")
-        figure.suptitle(_title(measure, 99), x=0.01, ha="left")
-        return figure
-
-    return draw
 
 
 def _curves(plays: Plays, arms: set[str], measure: str) -> dict[str, Any]:
@@ -84,10 +62,6 @@ def _curves(plays: Plays, arms: set[str], measure: str) -> dict[str, Any]:
         runs = {run: table[run].tolist() for run in table}
         curves[arm] = {"steps": table.index.tolist(), "measures": {measure: {"mean": table.mean(axis=1), "runs": runs}}}
     return {"arms": plays.arms, "curves": curves, "measures": {measure: comparable()[measure].about}}
-
-
-def _title(measure: str, width: int = 26) -> str:
-    return textwrap.fill(sentence(comparable()[measure].heading), width)
 
 
 def _arms(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
@@ -110,7 +84,7 @@ def _arms(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
                 ax.plot(row["before"], place, "o", color=colour, markerfacecolor="white", markersize=5)
                 ax.plot(row["after"], place, "o", color=colour, markersize=6)
         ax.set_yticks(range(len(arms)), [short(arm) for arm in arms])
-        ax.set_title(_title(measure))
+        ax.set_title(textwrap.fill(sentence(comparable()[measure].heading), 26))
     axes[0].invert_yaxis()
     return figure
 
@@ -158,30 +132,22 @@ def _frontier(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     return figure
 
 
-def plots() -> dict[str, Plot]:
-    """Returns the figures by file name; they are drawn from the plays, the contrasts and `changes.by_arm`'s rows."""
-    return {
-        "primary": Plot(
-            _primary,
-            "Arms of the primary contrasts over training. Thin lines: single seeds; thick lines: their means; both smoothed.",
-        ),
-        "arms": Plot(
-            _arms,
-            "Each arm on held-out games after training, with 95% intervals over seeds and games (over games for one run). Small dots: single "
-            "seeds; hollow dots: initial policies.",
-        ),
-        **{
-            name: Plot(
-                _training(name),
-                f"{sentence(MEASURES[name].title)} over training. Thin lines: single seeds; thick lines: their means; both smoothed.",
-            )
-            for name in _main_measures()
-        },
-        "baseline": Plot(_baseline, baseline.CAPTION),
-        "frontier": Plot(
-            _frontier,
-            "Held-out net reward by number of questions. Lines: simulated askers that ask the best or random questions, equally many in every "
-            "game (bands: 95% intervals over games). Star: the ideal asker, which stops by itself. Hollow dot: initial policy; dashed dots: the "
-            "same with forced questions; other dots: trained runs.",
-        ),
-    }
+# by file name; drawn from the plays, the contrasts and the rows of `held_out.by_arm`
+PLOTS = {
+    "training": Plot(
+        _training,
+        "Arms that are compared, over training. Thin lines: single seeds; thick lines: their means; both smoothed.",
+    ),
+    "arms": Plot(
+        _arms,
+        "Each arm on held-out games after training, with 95% intervals over seeds and games (over games for one run). Small dots: single "
+        "seeds; hollow dots: initial policies.",
+    ),
+    "baseline": Plot(_baseline, baseline.CAPTION),
+    "frontier": Plot(
+        _frontier,
+        "Held-out net reward by number of questions. Lines: simulated askers that ask the best or random questions, equally many in every "
+        "game (bands: 95% intervals over games). Star: the ideal asker, which stops by itself. Hollow dot: initial policy; dashed dots: the "
+        "same with forced questions; other dots: trained runs.",
+    ),
+}

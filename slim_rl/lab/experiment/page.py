@@ -5,6 +5,7 @@ The page can be made again from the Parquet files. Its interpretation is written
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,11 +23,11 @@ from slim_rl.analysis.verdict import verdicts
 from slim_rl.errors import ConfigError
 from slim_rl.formats import DASH, count, known, p_value, words
 from slim_rl.lab.experiment import results as ex
-from slim_rl.lab.experiment.contrasts import Manifest, load_manifest
-from slim_rl.lab.experiment.figures import plots
-from slim_rl.lab.experiment.markdown import as_markdown
-from slim_rl.lab.experiment.plays import HELD_OUT, Plays
-from slim_rl.lab.gap import CAPTION, HEADING, LOSSES
+from slim_rl.lab.experiment.contrasts import HELD_OUT, Manifest, load_manifest
+from slim_rl.lab.experiment.figures import PLOTS
+from slim_rl.lab.experiment.results import Plays
+from slim_rl.lab.gap import LOSSES
+from slim_rl.lab.sections import gap_section
 
 METHOD = (
     "The unit is one number per run and held-out game. Intervals are over seeds and games (as if another seed played other games); over "
@@ -61,14 +62,12 @@ def write(
     rows = by_arm(plays.held_out, list(dict.fromkeys((*measures, "questions", "reward"))), HELD_OUT, plays.treatment)
     compared = ex.compare(plays, manifest, contrasts)
     verdict = _sentences(manifest, rows, compared)
-    drawn = plots()
-    first = {name: drawn.pop(name) for name in ("primary",)}
     sections = [
-        Section("", plots=first),
         Section("Contrasts", tables=_contrasts(compared, manifest.preregistered)),
-        Section("Held-out games", tables=_conditions(manifest, rows, measures), plots=drawn),
-        *([Section(HEADING, tables=[_gap(plays)], folded=True)] if "lost" in plays.held_out else []),
+        Section("Held-out games", tables=_conditions(manifest, rows), plots=PLOTS),
     ]
+    if "lost" in plays.held_out:
+        sections.append(gap_section(by_arm(plays.held_out, list(LOSSES), HELD_OUT, plays.treatment), "condition"))
     page = Page(
         title=manifest.title,
         sentences=verdict,
@@ -139,9 +138,9 @@ def _origin(plays: Plays, manifest: Manifest, path: Path, command: str) -> str:
     seeds = sorted({ex.seed_of_run(run) for run in runs}, key=lambda seed: (len(seed), seed))
     file = path if isinstance(manifest.contrasts, list) else manifest.contrasts
     contrasts = f"Contrasts: `{file}`. " if manifest.contrasts else ""
-    origins = manifest.origins or [
-        f"{provenance.code_of(entry)}; {provenance.machine_of(entry)}" for entry in plays.provenance
-    ]
+    stated = [f"commit {manifest.commit}" if manifest.commit else "", manifest.machine]
+    logged = [f"{provenance.code_of(entry)}; {provenance.machine_of(entry)}" for entry in plays.provenance]
+    origins = ["; ".join(filter(None, stated))] if any(stated) else logged
     return (
         f"{count(runs.nunique(), 'run')}{', seeds ' if seeds else ''}{', '.join(seeds)}; "
         f"{' and '.join(dict.fromkeys(origins)) or 'origin unknown'}. "
@@ -149,25 +148,15 @@ def _origin(plays: Plays, manifest: Manifest, path: Path, command: str) -> str:
     )
 
 
-def _conditions(manifest: Manifest, rows: Sequence[dict[str, Any]], measures: Sequence[str]) -> list[Table]:
+def _conditions(manifest: Manifest, rows: Sequence[dict[str, Any]]) -> list[Table]:
     result = []
     for condition in dict.fromkeys(row["condition"] for row in rows):
         caption = (
             f"{words(condition).capitalize()}: before → after training, and the change with its 95% interval. "
-            f"{'; '.join(manifest.source(condition))}."
+            f"{manifest.sources[condition].command}."
         )
-        selected = [row for row in rows if row["condition"] == condition]
-        result.append(table_of(selected, _heads(measures), caption))
+        result.append(table_of([row for row in rows if row["condition"] == condition], caption))
     return result
-
-
-def _heads(measures: Sequence[str]) -> dict[str, str]:
-    return {name: comparable()[name].heading for name in dict.fromkeys((*measures, "questions", "reward"))}
-
-
-def _gap(plays: Plays) -> Table:
-    rows = by_arm(plays.held_out, list(LOSSES), HELD_OUT, plays.treatment)
-    return table_of(rows, {name: measure.heading for name, measure in LOSSES.items()}, CAPTION, "condition")
 
 
 _HOW = (
@@ -212,3 +201,35 @@ def _contrast(row: dict[str, Any]) -> dict[str, str]:
 
 def _minimum(p: float) -> str:
     return f"{p:.3g}" if known(p) else DASH
+
+
+# -- README -------------------------------------------------------------------------------------------------------------
+
+
+def as_markdown(page: Page) -> str:
+    """Returns the page: answer, origin, hand-written part, and then the sections."""
+    parts = [f"# {page.title}", "\n".join(f"- {sentence}" for sentence in page.sentences)]
+    parts += [_section_of(page, section) for section in page.sections if not section.heading]
+    parts += [page.origin, page.text.strip(), *page.warnings, page.method]
+    parts += [_section_of(page, section) for section in page.sections if section.heading]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _section_of(page: Page, section: Section) -> str:
+    drawn = [page.pictures[name] for name in section.plots if name in page.pictures]
+    parts = [f"![{each.caption}]({each.name}.png)\n\n{each.caption}" for each in drawn]
+    parts += [f"{_table_of(table)}\n\n{table.caption}" for table in section.tables if table.rows]
+    return "\n\n".join(parts)
+
+
+def _table_of(table: Table) -> str:
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(map(_cell, cells)) + " |"
+
+    rule = ["---:" if number else "---" for number in table.heads.values()]
+    rows = [[row.get(head, DASH) for head in table.heads] for row in table.rows]
+    return "\n".join(map(line, [list(table.heads), rule, *rows]))
+
+
+def _cell(cell: str) -> str:
+    return re.sub(r"<(?=[A-Za-z/!])", "&lt;", " ".join(cell.split())).replace("|", "\\|").replace("[", "\\[")

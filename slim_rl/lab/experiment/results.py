@@ -10,96 +10,162 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from pydantic import BaseModel
 
-from slim_rl import provenance
+from slim_rl import files, provenance
 from slim_rl import statistics as st
-from slim_rl.analysis.arms import TRAIN, UNIT, Names, pooled, units_of
-from slim_rl.analysis.held_out import KEYS, by_game, comparable, completed, ends, runs_trained
+from slim_rl.analysis import held_out as games
+from slim_rl.analysis.arms import TRAIN, TREATMENT, order_arms
+from slim_rl.analysis.held_out import EMPTY, KEYS, by_game, comparable, completed, difference_of, ends, runs_trained
 from slim_rl.analysis.load import load
-from slim_rl.dialogue.log import log_files
 from slim_rl.dialogue.measures import shown_in
+from slim_rl.dialogue.record import FORMER
 from slim_rl.errors import DataError
-from slim_rl.formats import count, words
-from slim_rl.lab.askers import Askers, simulated
-from slim_rl.lab.experiment.contrasts import Contrast, Contrasts, Manifest
-from slim_rl.lab.experiment.plays import HELD_OUT, Outcome, Plays
+from slim_rl.formats import words
+from slim_rl.lab.askers import Askers, simulated, with_net_reward
+from slim_rl.lab.experiment.contrasts import HELD_OUT, Contrast, Contrasts, Manifest, Outcome
 from slim_rl.lab.gap import with_gap
-from slim_rl.lab.net_reward import with_net_reward
 
+HELD_OUT_VALUES = "held_out.parquet"  # file of `Plays.held_out`
 NOT_RUN = "not run"
 LEVEL = 0.05  # significance level of the (Holm) p values
 
 
+@dataclass(frozen=True, slots=True)
+class Plays:
+    """Results of runs.
+
+    Attributes:
+        held_out: one row per condition, arm, run, when (before, after) and game, with the measures; run is "" for an initial
+            policy that was evaluated for all runs of the arm.
+        training: one row per arm, run and step: means of the measures.
+        provenance: commands that wrote the logs.
+        warnings: sentences on lines or runs that were ignored.
+        askers: net reward of simulated askers in the treatment's games (`askers.simulated`); empty if not computed.
+        treatment: name of the arm that comes first.
+    """
+
+    held_out: pd.DataFrame
+    training: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["arm", "run", "step"]))
+    warnings: list[str] = field(default_factory=list)
+    provenance: list[dict[str, Any]] = field(default_factory=list)
+    askers: pd.DataFrame = field(default_factory=pd.DataFrame)
+    treatment: str = TREATMENT
+
+    def write(self, folder: Path) -> None:
+        """Writes held_out.parquet, training.parquet and askers.parquet to the folder, for `read`."""
+        held_out = self.held_out.copy()
+        held_out.attrs = {"warnings": self.warnings, "provenance": self.provenance}
+        tables = {HELD_OUT_VALUES: held_out, "training.parquet": self.training, "askers.parquet": self.askers}
+        for name, frame in tables.items():
+            if len(frame.columns):
+                files.write_atomically(folder / name, frame.to_parquet(index=False, compression="zstd"))
+
+    @classmethod
+    def read(cls, folder: Path) -> Plays:
+        """Reads what `write` wrote. Raises DataError if that fails."""
+        try:
+            held_out = _values(folder / HELD_OUT_VALUES, KEYS)
+            askers = folder / "askers.parquet"  # missing in older folders
+            about = _Attributes.model_validate(held_out.attrs).model_dump()
+            return cls(
+                held_out,
+                _values(folder / "training.parquet", ["arm", "run"]),
+                about["warnings"],
+                about["provenance"],
+                _values(askers, ["asker"]) if askers.exists() else EMPTY,
+            )
+        except Exception as error:  # pyarrow and pandas raise many kinds for a damaged file
+            reason = " ".join(str(error).split())[:200]
+            raise DataError(
+                f"{folder} does not hold the values of an experiment ({reason}). Name a folder that slim-rl lab page wrote."
+            ) from error
+
+    @property
+    def arms(self) -> list[str]:
+        return order_arms(set(self.training["arm"]) or set(self.held_out["arm"]), self.treatment)
+
+    def table(self, outcome: Outcome, measure: str) -> pd.DataFrame:
+        """Returns a measure, runs × games; empty without data. A change is after minus before, per game."""
+        if outcome.when == "change":
+            return difference_of(
+                *(self.table(outcome.model_copy(update={"when": when}), measure) for when in ("before", "after"))
+            )
+        return games.table(self.held_out, measure, outcome.condition, outcome.arm, outcome.when)
+
+
+class _Attributes(BaseModel):
+    """Metadata that `Plays.write` stores with the values."""
+
+    warnings: list[str]
+    provenance: list[dict[str, Any]]
+
+
+def _values(path: Path, names: Sequence[str]) -> pd.DataFrame:
+    """Reads a file of `Plays.write`. Raises ValueError unless the columns `names` are text and all others numbers."""
+    frame = pd.read_parquet(path).rename(columns=FORMER)
+    for name in dict.fromkeys((*names, *frame.columns)):
+        kind = pd.api.types.infer_dtype(frame[name], skipna=name not in names)
+        if len(frame) and (kind != "string" if name in names else not pd.api.types.is_numeric_dtype(frame[name])):
+            raise ValueError(f"{path.name}: the column {name} holds values of type {kind}")
+    return frame
+
+
+# -- from logs ----------------------------------------------------------------------------------------------------------
+
+
 def read(manifest: Manifest) -> Plays:
-    """Reads all logs of the manifest, folder by folder. Raises DataError if the training runs have no dialogues."""
-    held_out, training, warnings, entries, units = [], [], [], [], []
-    failed = 0
+    """Reads all logs of the manifest. Raises DataError if the training runs have no dialogues."""
+    held_out, warnings, entries = [], [], []
     runs: dict[str, tuple[str, str]] = {}  # run -> its arm, and its initial policy
-    askers, simulated_rewards = Askers(manifest.most_questions), pd.DataFrame()
+    training, simulated_rewards = pd.DataFrame(), pd.DataFrame()
+    askers = Askers(manifest.most_questions)
     for condition in sorted(manifest.sources, key=lambda name: name != HELD_OUT):
-        for place in _places(manifest.sources[condition].logs):
-            log = load([place])
-            warnings += [text for text in log.warnings if not text.startswith("Without a reward")]
-            entries += log.provenance
-            folder = str(log.files[0].path.parent)
-            frame = completed(log.frame)
-            if condition != HELD_OUT:  # before prices, which are per arm
-                frame = _assigned_to_runs(frame[frame["phase"] != TRAIN], runs)
-            failed += int(log.frame["failed"].sum())
-            frame = with_net_reward(frame, manifest.prices)
-            train = frame[frame["phase"] == TRAIN]
-            played = with_gap(log, frame[frame["phase"] != TRAIN], manifest.prices, askers)
-            if condition == HELD_OUT:
-                units.append(units_of(log.frame.assign(folder=folder)))
-                if simulated_rewards.empty:
-                    treated = played[played["arm"] == manifest.treatment]
-                    simulated_rewards = simulated(log, treated, manifest.prices, askers)
-                names = [name for name in comparable() if name in train]
-                means = train.groupby(["arm", "run", "step"])[names].mean().reset_index()
-                training.append(means.assign(folder=folder))
-                started = played.sort_values("step").groupby("run").first()
-                runs |= {str(run): (row["arm"], row["policy"]) for run, row in started.iterrows()}
-                played = ends(played, runs_trained(frame))
-            held_out.append(by_game(played.assign(condition=condition)).assign(folder=folder))
-    if not training:
+        if not (places := _places(manifest.sources[condition].logs)):
+            continue
+        log = load(places)
+        warnings += [text.replace("so only in the stop reasons", "so left out") for text in log.warnings]
+        entries += log.provenance
+        frame = completed(log.frame)
+        if condition != HELD_OUT:  # before prices, which are per arm
+            frame = _assigned_to_runs(frame[frame["phase"] != TRAIN], runs)
+        frame = with_net_reward(frame, manifest.prices)
+        train = frame[frame["phase"] == TRAIN]
+        played = with_gap(log, frame[frame["phase"] != TRAIN], manifest.prices, askers)
+        if condition == HELD_OUT:
+            treated = played[played["arm"] == manifest.treatment]
+            simulated_rewards = simulated(log, treated, manifest.prices, askers)
+            names = [name for name in comparable() if name in train]
+            training = train.groupby(["arm", "run", "step"])[names].mean().reset_index()
+            started = played.sort_values("step").groupby("run").first()
+            runs = {str(run): (row["arm"], row["policy"]) for run, row in started.iterrows()}
+            played = ends(played, runs_trained(frame), ["arm", "run"])
+        held_out.append(by_game(played.assign(condition=condition)))
+    if training.empty and not runs:
         raise DataError(
             f"The source {HELD_OUT} has no logs of training runs in the working folder. Run the experiment first, or correct its logs."
         )
-    arms, apart = pooled(pd.concat(units, ignore_index=True))
-    if failed:
-        warnings.append(f"Without a reward, so left out: {count(failed, 'failed dialogue')}.")
-    return Plays(
-        _renamed(pd.concat(held_out, ignore_index=True), arms).groupby(KEYS).mean().reset_index(),
-        _renamed(pd.concat(training, ignore_index=True), arms),
-        list(dict.fromkeys([*warnings, *apart])),
-        provenance.distinct(entries),
-        simulated_rewards,
-        manifest.treatment,
-    )
-
-
-def _renamed(rows: pd.DataFrame, names: Names) -> pd.DataFrame:
-    """Returns rows of several folders with the arms' names from pooling all logs."""
-    of_run = {key[:2]: name for key, name in names.items()}
-    keys = map(tuple, rows[UNIT].itertuples(index=False))
-    arms = [names.get(key) or of_run.get(key[:2], key[0]) for key in keys]
-    return rows.assign(arm=arms).drop(columns="folder")
+    entries = provenance.distinct(entries)
+    games = pd.concat(held_out, ignore_index=True)
+    return Plays(games, training, list(dict.fromkeys(warnings)), entries, simulated_rewards, manifest.treatment)
 
 
 def left_out(plays: Plays, manifest: Manifest) -> list[str]:
     """Returns sentences on missing, failed or mixed sources."""
-    played = set(plays.held_out["condition"])
+    rows = plays.held_out
     warnings = list(plays.warnings)
-    if missing := [words(name) for name in manifest.sources if name not in {*played, HELD_OUT}]:
+    if missing := [words(name) for name in manifest.sources if name not in {*rows["condition"], HELD_OUT}]:
         warnings.append(f"No logs yet of {', '.join(missing)}.")
     warnings += _mixed(plays.provenance)
-    if unplayed := sorted(plays.runs - plays.ended):
+    ended = rows[(rows["condition"] == HELD_OUT) & (rows["when"] == "after")]["run"]
+    if unplayed := sorted({*plays.training["run"], *rows["run"]} - {"", *ended}):
         warnings.append(f"Not evaluated after training yet, so only in the curves: {', '.join(unplayed)}.")
     return list(dict.fromkeys(warnings))
 
@@ -113,14 +179,9 @@ def _mixed(entries: Sequence[provenance.Entry]) -> list[str]:
 
 
 def _places(patterns: Sequence[str]) -> list[Path]:
-    """Returns the folders that directly hold logs, and files named by a pattern; each fits in memory."""
-    places: dict[Path, None] = {}
-    for pattern in patterns:
-        anchor = Path(pattern).anchor
-        for path in sorted(Path(anchor).glob(pattern.removeprefix(anchor))):
-            logs = log_files(path) if path.is_file() or any(path.rglob("*.jsonl")) else []
-            places.update(dict.fromkeys(log.parent if path.is_dir() else log for log in logs))
-    return list(places)
+    """Returns the files that match a pattern, and the folders that hold logs."""
+    found = [path for each in patterns for path in sorted(Path(Path(each).anchor).glob(each.lstrip("/")))]
+    return [path for path in found if path.is_file() or any(path.rglob("*.jsonl"))]
 
 
 def _assigned_to_runs(played: pd.DataFrame, runs: dict[str, tuple[str, str]]) -> pd.DataFrame:
@@ -178,9 +239,9 @@ def as_predicted(manifest: Manifest) -> str:
 
 def _compare(plays: Plays, spec: Contrast) -> dict[str, Any]:
     arms, weights = _arms(plays, spec)
-    bounded = comparable()[spec.measure].bounded and not spec.doses
-    reach = 2.0 if isinstance(spec.b, Outcome) and spec.b.when == "change" else 1.0
-    result = st.contrast(arms, weights, limit=reach if bounded else np.inf)
+    changes = 2.0 if isinstance(spec.b, Outcome) and spec.b.when == "change" else 1.0
+    limit = np.inf if spec.doses else changes * comparable()[spec.measure].span
+    result = st.contrast(arms, weights, limit)
     means = st.run_means(arms)
     tested = st.permute(means, weights)
     p, least = float(np.maximum(result.p, tested.p)), tested.least

@@ -1,4 +1,12 @@
-"""Confidence intervals over games, over seeds, or over both at once.
+"""Statistics of the project: functions from arrays and frames to numbers, without files and figures.
+
+Invariants:
+    The unit drawn independently is the game or the seed, never the dialogue: a game is played several times (a GRPO group,
+    several seeds, several arms). Every interval is over games, over seeds (runs) or over both; `Estimate.over` names which.
+    With fewer than two games (or runs) the interval is NaN, and `Estimate.note` gives the reason.
+    Missing values (NaN) are left out and not counted in `n`.
+    All randomness comes from a `seed`; the same input gives the same output.
+    Intervals are 95% everywhere.
 
 Every run (seed) plays the same held-out games, so a mean has two sources of error: the sample of seeds and the sample of
 games. With y[run, game], runs r of arms a, and the contrast C = Σ_a w_a · mean_r(mean_g y[r, g]):
@@ -9,22 +17,74 @@ games. With y[run, game], runs r of arms a, and the contrast C = Σ_a w_a · mea
     over seeds and games    V = V_runs + V_games - V_both, at least the larger of the first two [5]
     over games              V = V_games
     interval   C ± t(ν) · √V, with Satterthwaite's ν from the degrees of freedom of V's parts
+
+Sources:
+    [1] Liang & Zeger, Longitudinal data analysis using generalized linear models, Biometrika 1986; Cameron & Miller, A
+        practitioner's guide to cluster-robust inference, J. Human Resources 2015 (clustered standard errors, CR1).
+    [2] Phipson & Smyth, Permutation p-values should never be zero, 2010 (the +1 in a resampled p value).
+    [3] Holm 1979 (family-wise error).
+    [4] Wilson, Probable inference, the law of succession, and statistical inference, JASA 1927; Brown, Cai & DasGupta,
+        Interval estimation for a binomial proportion, Statistical Science 2001.
+    [5] Cameron, Gelbach & Miller, Robust inference with multiway clustering, J. Business & Economic Statistics 2011; MacKinnon,
+        Nielsen & Webb, Wild bootstrap and asymptotic inference with multiway clustering, JBES 2021 (never less than either
+        way alone); Satterthwaite 1946 and Welch 1947 (degrees of freedom). Radiology has the same design, with readers and
+        cases: Obuchowski & Rockette 1995; Hillis 2007.
+    [6] Schuirmann 1987 (two one-sided tests of equivalence).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from slim_rl.statistics.estimate import BOTH, FEW, GAMES, LEVEL, SEEDS, Estimate, Floats, Over
-from slim_rl.statistics.significance import least_p, permute
-
+LEVEL = 0.95
+FEW = "fewer than two games"
 _ROUNDING = 1e-12  # relative to the largest number: smaller differences are rounding errors of equal sums
+RESAMPLES = 20_000  # all C(16, 8) = 12,870 relabellings of two arms of eight runs
+
+Floats = NDArray[np.float64]
+Over = Literal["games", "seeds", "seeds and games"]
+GAMES: Over = "games"  # given these runs
+SEEDS: Over = "seeds"
+BOTH: Over = "seeds and games"  # as if another seed played other games
+Range = tuple[float, float]  # of values
+SHARE: Range = (0.0, 1.0)
+ANY: Range = (-np.inf, np.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number with its uncertainty.
+
+    Attributes:
+        value: point estimate; NaN without data.
+        low, high: ends of the 95% interval; NaN if it cannot be estimated.
+        n: number of dialogues, or of (run, game) means.
+        clusters: number of games they belong to.
+        p: two-sided p value of "value = 0" (of "no difference" for a comparison); NaN if no test was made.
+        note: reason for a missing interval; "" if nothing is missing.
+        over: unit that the interval and p treat as drawn at random.
+        se, df: standard error and its degrees of freedom.
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int
+    clusters: int
+    p: float = float("nan")
+    note: str = ""
+    over: Over = GAMES
+    se: float = float("nan")
+    df: float = float("nan")
+
 
 # -- runs by games -----------------------------------------------------------------------------------------------------
 
@@ -103,11 +163,10 @@ def _unknown(value: float, n: int, games: int, note: str, over: Over) -> Estimat
     return Estimate(value, np.nan, np.nan, n, games, note=note, over=over)
 
 
-def arm_mean(arm: pd.DataFrame, bounded: bool = False, signed: bool = True, ceiling: float = np.inf) -> Estimate:
+def arm_mean(arm: pd.DataFrame, within: Range = ANY) -> Estimate:
     """Returns the mean of an arm (runs × games), over seeds and games, or over games for one run.
 
-    Args:
-        bounded, signed, ceiling: as for `clustered_means`.
+    `within` as for `clustered_means`.
     """
     arm = arm.dropna(how="all")
     one = len(arm) < 2
@@ -115,10 +174,8 @@ def arm_mean(arm: pd.DataFrame, bounded: bool = False, signed: bool = True, ceil
     if np.isnan(estimate.df):
         return estimate
     mean, se, n = (np.asarray(number) for number in (estimate.value, estimate.se, estimate.n))
-    smallest, largest = np.nanmin(arm.to_numpy(float)), np.nanmax(arm.to_numpy(float))
-    share = bounded and smallest >= -_ROUNDING and largest <= 1 + _ROUNDING
-    low, high = _in_range(mean, se, _t(estimate.df), n, share, smallest >= 0 and not signed)
-    return replace(estimate, low=float(low), high=min(float(high), ceiling) if largest <= ceiling else float(high))
+    low, high = _in_range(mean, se, _t(estimate.df), n, within, arm.to_numpy(float))
+    return replace(estimate, low=float(low), high=float(high))
 
 
 def next_run(values: Floats) -> tuple[float, float]:
@@ -134,49 +191,17 @@ def next_run(values: Floats) -> tuple[float, float]:
     return float(x.mean()) - half, float(x.mean()) + half
 
 
-# -- two policies, paired by game --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class PairedComparison:
-    """Means before and after, and their difference, on the games both sides played."""
-
-    before: float
-    after: float
-    difference: Estimate
-
-
-def paired_comparison(before: pd.Series, after: pd.Series, bounded: bool = False) -> PairedComparison:
-    """Returns how two checkpoints, or two policies, differ on the games both played.
-
-    Args:
-        before, after: one value per dialogue, indexed by game. A game's dialogues are averaged first; games that only one
-            side played are left out.
-        bounded: whether all values lie in [0, 1]; the interval is then cut at -1 and 1.
-
-    Interval and p of the mean difference are Student's over games. With fewer than two common games they are NaN.
-    """
-    a, b = (s.dropna().groupby(level=0).mean() for s in (before, after))
-    both = pd.concat([a, b], axis=1, join="inner").to_numpy(float)
-    estimate = contrast([pd.DataFrame([both[:, 1] - both[:, 0]])], [1.0], 1.0 if bounded else np.inf, GAMES)
-    estimate = replace(estimate, n=int(before.notna().sum() + after.notna().sum()))
-    first, last = both.mean(axis=0) if len(both) else (np.nan, np.nan)
-    return PairedComparison(float(first), float(last), estimate)
-
-
 # -- dialogues, clustered by game --------------------------------------------------------------------------------------
 
 
-def clustered_mean(
-    y: ArrayLike, cluster: ArrayLike, bounded: bool = False, signed: bool = True, ceiling: float = np.inf
-) -> Estimate:
+def clustered_mean(y: ArrayLike, cluster: ArrayLike, within: Range = ANY) -> Estimate:
     """Returns the mean of `y`, with an interval from standard errors clustered by game.
 
     With residuals e = y - mean, n values and G games: se² = G/(G-1) · Σ_games (Σ_i∈game e_i)² / n²; the interval is
     mean ± t(G-1) · se. This is the intercept of an OLS fit with CR1 errors [1]. With one value per game it is the usual t
-    interval. `bounded`, `signed`, `ceiling`: see `clustered_means`.
+    interval. `within` as for `clustered_means`.
     """
-    table = clustered_means(y, cluster, np.zeros(len(np.asarray(y)), dtype=int), bounded, signed, ceiling)
+    table = clustered_means(y, cluster, np.zeros(len(np.asarray(y)), dtype=int), within)
     if table.empty:
         return Estimate(np.nan, np.nan, np.nan, 0, 0, note="no data")
     row = table.iloc[0]
@@ -184,22 +209,13 @@ def clustered_mean(
     return Estimate(row["mean"], row.low, row.high, int(row.n), int(row.clusters), note=note)
 
 
-def clustered_means(
-    y: ArrayLike,
-    cluster: ArrayLike,
-    group: ArrayLike,
-    bounded: bool = False,
-    signed: bool = True,
-    ceiling: float = np.inf,
-) -> pd.DataFrame:
+def clustered_means(y: ArrayLike, cluster: ArrayLike, group: ArrayLike, within: Range = ANY) -> pd.DataFrame:
     """Returns `clustered_mean` per group, as a frame indexed by group: mean, low, high, n, clusters.
 
     Args:
-        bounded: whether values are shares in [0, 1]. Intervals are then Wilson's [4], with the number of independent draws
-            that has the clustered error, mean · (1 - mean) / se²; if all values are 0, or all are 1, with n draws (the limit
-            of one value that differs). Ignored if a value lies outside [0, 1].
-        signed: whether values may be negative; if not, and none is, intervals are cut at zero.
-        ceiling: upper bound of the values; if none exceeds it, intervals are cut there.
+        within: range of the values; an interval is cut at an end that no value exceeds. Of a `SHARE` it is Wilson's [4], with the
+            number of independent draws that has the clustered error, mean · (1 - mean) / se²; if all values are 0, or all are 1,
+            with n draws (the limit of one value that differs).
     """
     values = np.asarray(y, dtype=float)
     ok = np.isfinite(values)
@@ -213,10 +229,7 @@ def clustered_means(
     residuals = np.bincount(cells, values, len(keys)) - np.bincount(cells, minlength=len(keys)) * mean[owner]
     count = np.where(clusters > 1, clusters, np.nan)
     se = np.sqrt(count / (count - 1) * np.bincount(owner, residuals**2, len(groups))) / n
-    smallest, largest = (values.min(), values.max()) if len(values) else (np.nan, np.nan)
-    share = bounded and bool(smallest >= -_ROUNDING and largest <= 1 + _ROUNDING)
-    low, high = _in_range(mean, se, _t(count - 1), n, share, bool(smallest >= 0) and not signed)
-    high = np.minimum(high, ceiling) if largest <= ceiling else high
+    low, high = _in_range(mean, se, _t(count - 1), n, within, values)
     columns = {"mean": mean, "low": low, "high": high, "n": n, "clusters": clusters}
     return pd.DataFrame(columns, index=pd.Index(groups))
 
@@ -255,17 +268,93 @@ def _t(df: ArrayLike) -> Floats:
 
 
 def _in_range(
-    mean: Floats, se: Floats, t: Floats, n: NDArray[np.int64], share: bool, positive: bool
+    mean: Floats, se: Floats, t: Floats, n: NDArray[np.int64], within: Range, values: Floats
 ) -> tuple[Floats, Floats]:
-    """Returns mean ± t · se, Wilson's interval [4] for a share, cut at zero for `positive` values."""
-    centre, half = mean, se * t
-    if share:
-        mean = np.clip(mean, 0.0, 1.0)
-        variance = mean * (1 - mean)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            draws = np.where(variance > _ROUNDING, variance / se**2, n)
-        shrunk = 1 + t**2 / draws
-        half = t * np.sqrt(variance / draws + (t / (2 * draws)) ** 2) / shrunk
-        centre = (mean + t**2 / (2 * draws)) / shrunk
-        return np.clip(centre - half, 0.0, mean), np.clip(centre + half, mean, 1.0)
-    return np.maximum(0.0, centre - half) if positive else centre - half, centre + half
+    """Returns mean ± t · se, or Wilson's interval [4] of a share, within the range of the values."""
+    least = within[0] if np.nanmin(values, initial=np.inf) >= within[0] - _ROUNDING else -np.inf
+    most = within[1] if np.nanmax(values, initial=-np.inf) <= within[1] + _ROUNDING else np.inf
+    if (least, most) != SHARE:
+        return np.maximum(least, mean - se * t), np.minimum(mean + se * t, most)
+    mean = np.clip(mean, 0.0, 1.0)
+    variance = mean * (1 - mean)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        draws = np.where(variance > _ROUNDING, variance / se**2, n)
+    shrunk = 1 + t**2 / draws
+    half = t * np.sqrt(variance / draws + (t / (2 * draws)) ** 2) / shrunk
+    centre = (mean + t**2 / (2 * draws)) / shrunk
+    return np.clip(centre - half, 0.0, mean), np.clip(centre + half, mean, 1.0)
+
+
+# -- significance ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Permutation:
+    """Result of a permutation test.
+
+    Attributes:
+        p: two-sided p value.
+        least: smallest p value possible with this number of values.
+        exact: whether every relabelling was tried; else they were sampled.
+    """
+
+    p: float
+    least: float
+    exact: bool
+
+
+def permute(arms: Sequence[Floats], weights: Sequence[float], resamples: int = RESAMPLES, seed: int = 0) -> Permutation:
+    """Tests whether Σ weight · (mean of the arm) is zero, from one number per run or game.
+
+    Several arms: labels are permuted over runs; the null is that the arms do not differ. One arm: signs are flipped; the null
+    is symmetry about zero. A sampled p is never zero [2]. NaN if an arm has fewer than two numbers.
+    """
+    known = [arm[np.isfinite(arm)] for arm in arms]
+    if min(map(len, known)) < 2:
+        return Permutation(np.nan, np.nan, True)
+    sizes = list(map(len, known))
+
+    def statistic(*samples: Floats, axis: int = -1) -> Floats:
+        return np.asarray(sum(w * np.mean(x, axis=axis) for w, x in zip(weights, samples, strict=True)))
+
+    from scipy.stats import permutation_test  # takes half a second to import; many commands test nothing
+
+    test = permutation_test(
+        known,
+        statistic,
+        permutation_type="samples" if len(sizes) == 1 else "independent",
+        vectorized=True,
+        n_resamples=resamples,
+        batch=max(1, 2_000_000 // sum(sizes)),
+        rng=np.random.default_rng(seed),
+    )
+    return Permutation(float(test.pvalue), least_p(sizes, resamples), _ways(sizes) <= resamples)
+
+
+def least_p(sizes: Sequence[int], resamples: int = RESAMPLES) -> float:
+    """Returns the smallest p of `permute` for arms of these sizes; NaN if one has fewer than two runs."""
+    return 2 / min(_ways(sizes), resamples + 1) if min(sizes) > 1 else np.nan
+
+
+def _ways(sizes: Sequence[int]) -> int:
+    if len(sizes) == 1:
+        return int(2 ** sizes[0])
+    return math.factorial(sum(sizes)) // math.prod(map(math.factorial, sizes))
+
+
+def equivalence(difference: Estimate, margin: float) -> float:
+    """Returns p of the null "the difference is at least `margin`, in either direction" [6]."""
+    sides = (difference.value + margin) / difference.se, (margin - difference.value) / difference.se
+    return float(max(special.stdtr(difference.df, -side) for side in sides))
+
+
+def holm(p: ArrayLike) -> Floats:
+    """Returns p values with Holm's correction for the family-wise error [3]. NaN stays NaN and is not counted."""
+    from statsmodels.stats.multitest import multipletests  # which imports scipy.stats
+
+    values = np.asarray(p, dtype=float)
+    out = np.full(values.shape, np.nan)
+    known = np.isfinite(values)
+    if known.any():
+        out[known] = multipletests(values[known], method="holm")[1]
+    return out
