@@ -257,6 +257,48 @@ FAULTS = {
         "if True:",
         ("tests/dialogue/test_loop.py::test_errors_go_to_their_author_alone",),
     ),
+    "pool": Fault(  # runs that differ in any setting are seeds of one arm
+        "slim_rl/analysis/arms.py",
+        '    settings: dict[str, Any] = orjson.loads(row["settings"])\n',
+        "    settings: dict[str, Any] = {}\n",
+        ("tests/analysis/test_arms.py",),
+    ),
+    "untrained": Fault(  # the initial policy's games are also those after training, of a run without later ones
+        "slim_rl/analysis/held_out.py",
+        '(played["step"] == last) & ~untrained',
+        '(played["step"] == last)',
+        ("tests/lab/test_experiment.py::test_run_without_later_evaluation_is_not_trained",),
+    ),
+    "seeds": Fault(  # an interval over seeds and games that leaves out the seeds
+        "slim_rl/statistics.py",
+        "variance = max(of_runs.sum() + of_games - both, of_runs.sum(), of_games)",
+        "variance = of_games",
+        ("tests/analysis/test_crossed.py",),
+    ),
+    "escape": Fault(  # a log's text is markup of the page
+        "slim_rl/analysis/page.py",
+        "autoescape=True",
+        "autoescape=False",
+        ("tests/analysis/test_report.py::test_nothing_is_fetched_and_an_attack_stays_text",),
+    ),
+    "family": Fault(  # contrasts computed elsewhere do not count in Holm's correction
+        "slim_rl/lab/experiment/results.py",
+        'row["p"] for row in family), *others])',
+        'row["p"] for row in family)])',
+        ("tests/lab/test_experiment.py::test_contrasts_computed_elsewhere_count_in_the_family",),
+    ),
+    "twin": Fault(  # a run begins although the run whose log it reads has failed
+        "slim_rl/commands/lab/run.py",
+        "any(codes.get(need) for need in runs[name].needs)",
+        "False",
+        ("tests/commands/test_lab_run.py::test_run_waits_for_the_log_of_its_twin",),
+    ),
+    "charge": Fault(  # the parts of the gap do not charge questions
+        "slim_rl/lab/gap.py",
+        '"lost_by_choice": same_number - (known - price * k),',
+        '"lost_by_choice": same_number - known,',
+        ("tests/lab/test_gap.py::test_the_parts_sum_to_the_whole",),
+    ),
 }
 EVERYTHING = ("-m", "not verl and not slime", "tests")
 
