@@ -48,6 +48,7 @@ class UserSimulator(BaseEnvironment):
     seats = 2
     partners: ClassVar[Mapping[str, str]] = {"scripted": f"{__name__}.ScriptedUser"}
     instrument = f"{__name__}.Facts"
+    undealt: ClassVar[tuple[str, ...]] = ("max_turns",)
 
     def __init__(self, tasks: str = "", max_turns: int = 12) -> None:
         self.max_turns = max_turns
@@ -95,7 +96,8 @@ class ScriptedUser(Partner):
     async def act(self, view: View) -> Turn:
         if view.private is None:
             raise PartnerFailure("The user sits in seat 1: set data.seat to 0.")
-        told = [f"{fact}: {value}." for fact, value in view.private.items() if fact in view.observation.casefold()]
+        message = view.observation.casefold()
+        told = [f"{fact}: {value}." for fact, value in view.private.items() if fact.casefold() in message]
         return Turn(" ".join(told) or "I do not know that.")
 
 

@@ -54,16 +54,11 @@ def test_a_task_is_solved_by_asking_about_each_fact(tmp_path: Path, tokenizer: A
 
 
 def test_questions_are_counted_by_what_they_brought_out(tmp_path: Path, tokenizer: Any) -> None:
-    said = [
-        "How many people?",
-        "Hello.",
-        "Nice weather?",
-        "Again: how many people, and for how many hours?",
-        "Answer: 12",
-    ]
-    dialogue = play(config_in(tmp_path, "user_simulator"), tokenizer, said)
+    said = ["How many people?", "Hello.", "Nice weather?", "Again: how many people, for how many hours?", "Answer: 12"]
+    task = HIKE | {"known": {fact.title(): value for fact, value in HIKE["known"].items()}}  # its case does not matter
+    dialogue = play(config_in(tmp_path, "user_simulator"), tokenizer, said, task)
     assert [turn.questions for turn in dialogue.turns[::2]] == [["fact"], [], ["vain"], ["fact"], []]
-    assert dialogue.turns[6].pairs == [("people",), ("hours",)] and dialogue.turns[6].informative == [("hours",)]
+    assert dialogue.turns[6].pairs == [("People",), ("Hours",)] and dialogue.turns[6].informative == [("Hours",)]
     assert dialogue.columns == {"facts": 3, "told": 2}
     found = measures(dialogue)
     assert (found["questions"], found["questions/vain"], found["informative_pairs"], dialogue.reward) == (3, 1, 2, 0.0)
@@ -96,8 +91,10 @@ def test_own_tasks_are_split_or_named_if_missing(tmp_path: Path) -> None:
     own = tmp_path / "own.jsonl"
     own.write_text("".join(json.dumps({**HIKE, "answer": str(number)}) + "\n" for number in range(3)))
     config = config_in(tmp_path, "user_simulator", f"game.tasks={own}", "data.num_train=2", "data.num_eval=1")
-    answers = [[row.game_state["answer"] for row in load_rows(config, split)] for split in ("train", "eval")]
-    assert answers == [["1", "2"], ["0"]]
+    longer = config.changed(game={"tasks": str(own), "max_turns": 20})  # plays the same files
+    sides = load_rows(config, "train"), load_rows(config, "eval"), load_rows(longer, "train")
+    answers = [[row.game_state["answer"] for row in rows] for rows in sides]
+    assert answers == [["1", "2"], ["0"], ["1", "2"]]
     with pytest.raises(DataError, match=r"Cannot read the tasks .*game\.tasks"):
         load_rows(config_in(tmp_path / "new", "user_simulator", "game.tasks=nope"))
 
