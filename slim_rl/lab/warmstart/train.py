@@ -167,7 +167,7 @@ def _curriculum(config: Config) -> Curriculum:
     curriculum = measured(environment_class(config.environment)).curriculum(config)
     if curriculum is None:
         raise ConfigError(
-            f"{config.environment} has no demonstrations. Implement the classmethod curriculum, or begin with another model."
+            f"{config.environment} has no demonstrations. Give its instrument a curriculum(config), or begin with another model."
         )
     return curriculum
 

@@ -194,7 +194,7 @@ def test_arms_that_differ_in_rules_play_the_same_games(tmp_path: Path) -> None:
             "warmstart.partners.forthcoming 'forthcoming' is not a partner .* choose shy, mute",
         ),
         ("warmstart.player={thinks: turn}", "warmstart.player is {'thinks': 'turn'}, but .* leave it out"),
-        ("environment=examples.secret_number.SecretNumber", "has no demonstrations"),
+        ("environment=examples.secret_number.SecretNumber", "has no demonstrations. Give its instrument a curriculum"),
     ],
 )
 def test_a_warm_start_that_the_game_does_not_have_is_refused(tmp_path: Path, override: str, message: str) -> None:
