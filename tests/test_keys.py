@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from slim_rl.backends import Request
 from slim_rl.backends.slime.flags import parse_flags
@@ -19,41 +20,15 @@ from slim_rl.errors import ConfigError
 from tests.fakes.cluster import known_flags, write_model
 
 # Of every key that a trainer has a name for, a value that is no trainer's default.
-UNUSUAL: dict[str, Any] = {
-    "seed": 11,
-    "policy.model": "some/model",
-    "policy.temperature": 0.7,
-    "policy.top_p": 0.9,
-    "train.steps": 37,
-    "train.games_per_step": 24,
-    "train.group_size": 4,
-    "train.micro_batch": 12,
-    "train.learning_rate": 3.3e-6,
-    "train.lr_schedule": "wsd",
-    "train.lr_decay_steps": 7,
-    "train.warmup_steps": 5,
-    "train.weight_decay": 0.05,
-    "train.adam_beta1": 0.8,
-    "train.adam_beta2": 0.95,
-    "train.max_grad_norm": 0.7,
-    "train.kl_coef": 0.03,
-    "train.clip_ratio": 0.15,
-    "train.scale_rewards": False,
-    "train.loss": "sequence",
-    "train.save_every": 9,
-    "train.keep_checkpoints": 5,
-    "train.eval_every": 13,
-    "train.gradient_checkpointing": True,
-    "train.report_to": ["tensorboard", "wandb"],
-    "limits.dialogue_tokens": 777,
-    "limits.context_tokens": 3333,
-    "verl.kl": "reward",
-    "verl.adv_estimator": "gae",
-    "verl.engine": "sglang",
-    "verl.critic_model": "some/critic",
-    "verl.prompt_tokens": 1500,
-    "verl.gpus": 4,
-}
+UNUSUAL: dict[str, Any] = yaml.safe_load("""
+{seed: 11, policy.model: some/model, policy.temperature: 0.7, policy.top_p: 0.9, train.steps: 37, train.games_per_step: 24,
+train.group_size: 4, train.micro_batch: 12, train.learning_rate: 3.3e-6, train.lr_schedule: wsd, train.lr_decay_steps: 7,
+train.warmup_steps: 5, train.weight_decay: 0.05, train.adam_beta1: 0.8, train.adam_beta2: 0.95, train.max_grad_norm: 0.7,
+train.kl_coef: 0.03, train.clip_ratio: 0.15, train.scale_rewards: false, train.loss: sequence, train.save_every: 9,
+train.keep_checkpoints: 5, train.eval_every: 13, train.gradient_checkpointing: true, train.report_to: [tensorboard, wandb],
+limits.dialogue_tokens: 777, limits.context_tokens: 3333, verl.kl: reward, verl.adv_estimator: gae, verl.engine: sglang,
+verl.critic_model: some/critic, verl.prompt_tokens: 1500, verl.gpus: 4}
+""")
 # Where a trainer does not have that value, or has it as its default.
 INSTEAD: dict[str, dict[str, Any]] = {
     "slime": {"train.loss": "token"},

@@ -46,24 +46,12 @@ def test_rules_find_their_faults_alone(check, text: str, rules: list[str]) -> No
     assert len(found) == len(rules) and all(part in rule for part, rule in zip(rules, found, strict=True)), found
 
 
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
+def test_counts_may_only_fall(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "slim_rl").mkdir()
     (tmp_path / "slim_rl/a.py").write_text('"""What one is."""\n')
     (tmp_path / "CHANGELOG.md").write_text("# Changes\n")
-    return tmp_path
-
-
-def test_counts_may_only_fall(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    table, rule = checkout / "table.json", lint.DOCSTRING_FIRST
-
-    def run(allowed: int, *arguments: str) -> tuple[int, str, dict[str, int]]:
+    table, rule = tmp_path / "table.json", lint.DOCSTRING_FIRST
+    for allowed, arguments, status, kept in ((1, [], 0, 1), (0, [], 1, 0), (3, [], 0, 3), (3, ["--lower"], 0, 1)):
         table.write_text(json.dumps({rule: allowed}))
-        return lint.main([*arguments], checkout, table), capsys.readouterr().out, json.loads(table.read_text())
-
-    assert run(1) == (0, "", {rule: 1})
-    status, printed, _ = run(0)
-    assert status == 1 and f"{rule}: 1, allowed 0\n    slim_rl/a.py:1: What one is." in printed
-    status, printed, kept = run(3)
-    assert status == 0 and "--lower" in printed and kept == {rule: 3}
-    assert run(3, "--lower")[2] == {rule: 1} and run(0, "--lower")[::2] == (1, {rule: 0})
+        assert lint.main(arguments, tmp_path, table) == status and json.loads(table.read_text()) == {rule: kept}
+        assert ("slim_rl/a.py:1: What one is." in capsys.readouterr().out) == bool(status)

@@ -203,7 +203,7 @@ import os, time
 from pathlib import Path
 while not (Path(os.environ["ENGINE"]).parent / "run" / "slime.log").exists():  # the job runs
     time.sleep(0.1)
-time.sleep(3)
+time.sleep(1)
 raise SystemExit("no such model")
 """
     }

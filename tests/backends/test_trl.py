@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 pytest.importorskip("trl")
 import torch
+import yaml
 from safetensors.torch import load_file
 
 from slim_rl.backends.trl import run as local
@@ -29,31 +29,15 @@ from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import SlimError
 from slim_rl.policies.transformers import TransformersPolicy, load_model
 
-TINY = {
-    "seed": 1,
-    "game": {"n": 2, "scales": False, "max_turns": 6, "max_errors": 2, "rules": "none", "hardness": 1.1},
-    "data": {"num_train": 40, "num_eval": 6},
-    "partner": {"kind": "shy", "args": {"accept_fraction": 0.0}},
-    "limits": {"turn_tokens": 48, "dialogue_tokens": 240},
-    "train": {
-        "steps": 4,
-        "games_per_step": 2,
-        "group_size": 4,
-        "micro_batch": 4,
-        "learning_rate": 1e-3,
-        "save_every": 2,
-        "eval_games": 4,
-    },
-    "warmstart": {
-        "games": 300,
-        "lessons": {"seen": 100},
-        "epochs": 5,
-        "batch_size": 16,
-        "learning_rate": 0.005,
-        "hidden_size": 64,
-        "layers": 1,
-    },
-}
+TINY = yaml.safe_load("""
+seed: 1
+game: {n: 2, scales: false, max_turns: 6, max_errors: 2, rules: none, hardness: 1.1}
+data: {num_train: 40, num_eval: 6}
+partner: {kind: shy, args: {accept_fraction: 0.0}}
+limits: {turn_tokens: 48, dialogue_tokens: 240}
+train: {steps: 4, games_per_step: 2, group_size: 4, micro_batch: 4, learning_rate: 0.001, save_every: 2, eval_games: 4}
+warmstart: {games: 300, lessons: {seen: 100}, epochs: 5, batch_size: 16, learning_rate: 0.005, hidden_size: 64, layers: 1}
+""")
 
 
 def make_config(folder: Path, name: str, *overrides: str) -> Config:
@@ -224,33 +208,17 @@ def test_selfplay_gives_two_rows_a_game_with_one_reward(folder) -> None:
 
 
 def test_lora_trains_adapters_and_saves_a_whole_model(folder) -> None:
-    result = local.train(make_config(folder, "lora", "train.lora={r: 2, alpha: 4}", "train.steps=2"))
-    model, _ = load_model(
-        make_config(folder, "lora").policy.model_copy(update={"model": str(result.run_dir / "model")})
-    )
-    assert not any("lora" in name for name in model.state_dict())
-    trained = weights(result)
+    def trained(name: str, *more: str) -> local.Result:
+        return local.train(make_config(folder, name, "train.lora={r: 2, alpha: 4}", "train.steps=2", *more))
+
+    result = trained("lora")
+    saved = make_config(folder, "lora", f"policy.model={result.run_dir}/model")
+    assert not any("lora" in name for name in load_model(saved.policy)[0].state_dict())
+    stored = weights(result)
     shutil.rmtree(result.run_dir / "model")
-    again = weights(local.train(make_config(folder, "lora", "train.lora={r: 2, alpha: 4}", "train.steps=2")))
-    assert all(torch.equal(trained[name], again[name]) for name in trained)
-
-
-def test_recomputed_activations_train_the_same_adapters(folder) -> None:
-    stored, recomputed = (
-        weights(
-            local.train(
-                make_config(
-                    folder,
-                    f"recomputed-{recomputes}",
-                    "train.lora={r: 2, alpha: 4}",
-                    "train.steps=2",
-                    f"train.gradient_checkpointing={recomputes}",
-                )
-            )
-        )
-        for recomputes in ("false", "true")
-    )
-    assert all(torch.allclose(stored[name], recomputed[name], atol=1e-5) for name in stored)
+    again, recomputed = weights(trained("lora")), weights(trained("recomputed", "train.gradient_checkpointing=true"))
+    assert all(torch.equal(stored[name], again[name]) for name in stored)
+    assert all(torch.allclose(stored[name], recomputed[name], atol=1e-5) for name in stored), "of the same adapters"
 
 
 def test_a_batch_that_does_not_divide_is_refused(folder) -> None:
@@ -266,12 +234,3 @@ def test_frozen_policy_does_not_move(folder) -> None:
         for path in (folder / "model", result.run_dir / "model")
     )
     assert all(torch.equal(before[name], after[name]) for name in before)
-
-
-def test_async_loop_is_left_clean(folder) -> None:
-    trainer, rollouts = make_rollouts(make_config(folder, "loops"), folder)
-    names = [rollouts.names()[0]] * 4
-    rollouts(names, trainer)
-    rollouts(names, trainer)  # a second event loop on the same policy and partner
-    with pytest.raises(RuntimeError):
-        asyncio.get_running_loop()

@@ -1,21 +1,24 @@
-"""Credit by the turn under TRL: each turn's tokens have its advantage, and without it nothing is changed."""
+"""What TRL is paid by: credit by the turn, rewards of one's own, and its own fields."""
 
 from __future__ import annotations
-
-from functools import partial
-from typing import Any
 
 import pytest
 
 pytest.importorskip("trl")
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
 import torch
 from trl import GRPOTrainer
 
+from slim_rl import train
 from slim_rl.backends.trl import run as local
-from slim_rl.backends.trl.launch import check
+from slim_rl.backends.trl.arguments import grpo_arguments
 from slim_rl.config import parse_config
 from slim_rl.dialogue.log import read_log
-from slim_rl.errors import ConfigError
 from slim_rl.games.matching.study import state_values
 from tests.backends.test_trl import Unreliable, batch, make_config, make_rollouts
 
@@ -70,17 +73,48 @@ def test_each_turn_has_the_reward_to_come_less_the_state_value(folder) -> None:
     assert several, "some dialogue in which an answer changed what was known"
 
 
-def test_a_run_with_it_trains_to_its_end(folder) -> None:
-    result = local.train(
-        make_config(folder, "by-turn", "train={reward: turn_credit, reward_args: {decay: 0.5}}", "train.steps=2")
-    )
-    assert len(list(read_log(result.log_dir / "train.jsonl"))) == 2 * 8
+@pytest.mark.parametrize("reward", ["price", "agreed", "shuffled", "turn_credit"])
+def test_a_run_logs_the_games_reward_and_beside_it_what_was_paid(folder, reward: str) -> None:
+    arguments = {"price": "{price: 0.05}", "agreed": "{}", "shuffled": "{zeros: true}", "turn_credit": "{decay: 0.5}"}[
+        reward
+    ]
+    change = f"train={{reward: {reward}, reward_args: {arguments}}}"
+    result = local.train(make_config(folder, reward, change, "train.steps=2", "train.eval_games=0"))
+    metrics = [json.loads(line) for line in (result.run_dir / "metrics.jsonl").read_text().splitlines()]
+    for step, line in enumerate(metrics):
+        dialogues = [d for d in read_log(result.log_dir / "train.jsonl") if d.step == step]
+        assert line["reward"] == pytest.approx(sum(d.reward or 0 for d in dialogues) / len(dialogues))
+        if reward == "price":
+            assert line["train_reward"] == pytest.approx(line["reward"] - 0.05 * line["questions"], abs=1e-6)
+        elif reward == "agreed":
+            assert line["train_reward"] == pytest.approx(line["agreed"])
 
 
-def test_expected_credit_without_state_values_is_refused_first(tmp_path) -> None:
-    game = {"environment": "examples.secret_number.SecretNumber", "output_dir": str(tmp_path / "runs")}
-    config = parse_config(game, ["train.reward=turn_credit"])
-    for start in (local.train, check):
-        with pytest.raises(ConfigError, match=r"train\.reward=turn_credit needs the instrument's method"):
-            start(config)
-    assert not (tmp_path / "runs").exists()
+def test_trl_overrides_reach_its_arguments(tmp_path: Path) -> None:
+    config = parse_config({}, ["trl.overrides={entropy_coef: 0.01, delta: 4.0}"])
+    arguments = grpo_arguments(config, tmp_path)
+    assert (arguments.entropy_coef, arguments.delta, arguments.learning_rate) == (0.01, 4.0, config.train.learning_rate)
+
+
+def test_entropy_bonus_moves_dialogues_without_an_advantage(folder: Path) -> None:
+    """And only the policy's own tokens: the gradient at the partner's stays zero."""
+
+    def gradient(coefficient: float) -> torch.Tensor:
+        config = make_config(folder, f"entropy-{coefficient}", f"trl.overrides={{entropy_coef: {coefficient}}}")
+        trainer, _ = make_rollouts(config, folder)
+        inputs = batch(trainer) | {"idle": True}
+        inputs["advantages"] = torch.zeros_like(inputs["advantages"])
+        trainer.accelerator.gradient_state._set_sync_gradients(False)
+        trainer.model.zero_grad()
+        trainer._compute_loss(trainer.model, inputs).backward()
+        grads = [weights.grad for weights in trainer.model.parameters() if weights.grad is not None]
+        return torch.cat([grad.flatten() for grad in grads]) if grads else torch.zeros(1)
+
+    assert gradient(0.0).abs().sum() == 0 < gradient(0.1).abs().sum()
+
+
+def test_shortest_game_and_config_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = parse_config({"environment": "examples.secret_number.SecretNumber"}, ["train.steps=1"])
+    result = train(config.changed(data={"num_train": 16}, limits={"turn_tokens": 4}))
+    assert result is not None and (result.run_dir / "model").is_dir() and not result.after

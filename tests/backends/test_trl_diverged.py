@@ -20,8 +20,7 @@ from slim_rl.policies.transformers import load_model, load_policy
 from tests.backends.test_trl import make_config, make_rollouts
 
 
-@pytest.mark.parametrize("rate", ["1e30", "1e38"])
-@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize(("rate", "steps"), [("1e38", 1), ("1e30", 3)])
 def test_a_rate_that_breaks_the_weights_saves_nothing(folder: Path, rate: str, steps: int) -> None:
     more = (f"train.learning_rate={rate}", f"train.steps={steps}", "train.save_every=1", "train.eval_games=0")
     config = make_config(folder, f"diverged-{rate}-{steps}", *more)

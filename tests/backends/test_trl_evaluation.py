@@ -20,7 +20,6 @@ from slim_rl.dialogue.measures import batch_metrics
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.errors import RunStopped
 from tests.backends.test_trl import make_config, weights
-from tests.backends.test_trl_run import scalars
 from tests.backends.test_trl_stop import checkpoints, config_of, partner_calls
 from tests.fakes.openai_server import Step, serving
 
@@ -70,6 +69,8 @@ def test_policy_that_cannot_play_is_named_before_training(folder: Path, capsys: 
 def test_evaluations_follow_eval_every_and_the_last_is_single(folder: Path) -> None:
     result = local.train(make_config(folder, "every-2", "train.eval_every=2", "train.eval_before=false"))
     assert {name: len(played) for name, played in evaluations(result).items()} == {"eval-000002": 4, "eval-000004": 4}
+    card = (result.run_dir / "model" / "README.md").read_text(encoding="utf-8")
+    assert not result.before and "| after training | " in card and "before training" not in card.lower()
 
 
 def test_interrupted_evaluation_resumes_without_repeats(
@@ -140,13 +141,3 @@ def test_a_partner_that_stops_in_an_evaluation_costs_no_step(folder: Path) -> No
     assert partner_calls(config) == calls and same_weights(result, expected)
     played = [dialogue.id for dialogue in evaluations(result)["eval-000002"] if not dialogue.failed]
     assert len(set(played)) == len(played) == 2
-
-
-def test_trackers_are_told_of_every_evaluation(folder: Path) -> None:
-    pytest.importorskip("tensorboard")
-    config = make_config(folder, "tracked", "train.steps=2", "train.eval_every=1", "train.report_to=[tensorboard]")
-    result = local.train(config)
-    (events,) = (result.run_dir / "tensorboard").glob("events.out.tfevents.*")
-    told, measured = scalars(events), batch_metrics(evaluations(result)["eval-000001"])
-    for name in ("reward", "questions", "failed"):
-        assert told[f"eval/dialogue/{name}"] == pytest.approx(measured[name], rel=1e-5)

@@ -184,7 +184,7 @@ def test_run_waits_for_the_log_of_its_twin(tmp_path: Path) -> None:
     assert yoked.needs == ("matching_local-shy-s4",) and not runs["matching_local-shy-s4"].needs
     assert yoked.config is not None
     assert yoked.config.partner.args["replay"] == str(Path("runs/arms/matching_local-shy-s4/logs").absolute())
-    writes = f"import pathlib, time; time.sleep(1); pathlib.Path(r'{tmp_path}/log').write_text('x')"
+    writes = f"import pathlib, time; time.sleep(0.3); pathlib.Path(r'{tmp_path}/log').write_text('x')"
     reads = f"open(r'{tmp_path}/log')"
     second = process("second", tmp_path, reads, "first", "elsewhere")
     play(Step([second, process("first", tmp_path, writes)], jobs=2))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-NAMES = ("summary", "samples", "flags", "people", "first_steps")
+NAMES = ("summary", "samples", "flags", "people", "first_steps", "plans")
 TOLERANCE = 1e-4
 
 

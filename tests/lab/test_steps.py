@@ -1,11 +1,8 @@
-"""An experiment is one folder with one YAML, from which `slim-rl lab run` plans what the Makefile once ran."""
+"""An experiment is one folder with one YAML, whose steps `slim-rl lab run` plans and runs; `tests/goldens` holds the plans of those committed."""
 
 from __future__ import annotations
 
-import re
-import shlex
 import sys
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,77 +10,8 @@ import pytest
 import yaml
 
 from slim_rl import cli
-from slim_rl.commands.lab.run import numbers_of, step_of
-from slim_rl.config import load_config
-from slim_rl.lab.experiment.contrasts import load_manifest
+from slim_rl.commands.lab.run import step_of
 from tests.paths import ROOT
-
-ONCE = (Path(__file__).parent / "makefile_plans.txt").read_text(encoding="utf-8")
-PLANS = {
-    head: [line for line in lines.splitlines() if line]
-    for head, lines in re.findall(r"^# (analysis\S*)\n(.*?)(?=^# |\Z)", ONCE, re.M | re.S)
-}
-
-
-def meaning(line: str) -> tuple[Any, ...]:
-    """A command without the order of its options, and with the values of --set as YAML reads them."""
-    line = line.removeprefix("env ").replace("/arms.yaml", "/experiment.yaml").replace("build/bench", "analysis/bench")
-    line, _, after = line.partition(" -- ")
-    program, *words = shlex.split(line, comments=True)
-    plain, options = [], []
-    while words:
-        word = words.pop(0)
-        if not word.startswith("--"):
-            plain.append(word)
-        elif word == "--overwrite":
-            options.append((word, ""))
-        elif word == "--set":
-            key, _, value = words.pop(0).partition("=")
-            options.append((word, f"{key}={yaml.safe_load(value)!r}"))
-        else:
-            options.append((word, words.pop(0)))
-    plain = [path for text in plain for path in sorted(map(str, Path().glob(text))) or [text]]
-    return program, tuple(plain), tuple(sorted(options)), after
-
-
-def crossed(line: str, arms: list[str]) -> list[str]:
-    """The runs of `lab arms`, as the command was then."""
-    words = shlex.split(line)
-    options = [(flag, word) for flag, word in pairwise(words) if flag.startswith("--")]
-    (seeds,) = [word for flag, word in options if flag == "--seeds"]
-    config = load_config(words[words.index("arms") + 1]).name
-    named = [word for flag, word in options if flag == "--arm"] or arms
-    return [f"{config}-{arm}-s{seed}" for seed in numbers_of(seeds) for arm in named]
-
-
-@pytest.mark.parametrize("folder", sorted(PLANS.keys() - {"analysis/rescue"}))  # whose code is at f3ea9cdb
-def test_lab_run_plans_what_the_makefile_ran(folder: str, monkeypatch: Any, capsys: Any, tmp_path: Path) -> None:
-    monkeypatch.chdir(ROOT)
-    with pytest.raises(SystemExit) as end:
-        cli.main(["lab", "run", folder, "--dry-run"])
-    assert end.value.code == 0
-    lines = capsys.readouterr().out.splitlines()
-    once, arms = PLANS[folder], list(load_manifest(Path(folder, "experiment.yaml"))[0].arms)
-    names = {name for line in once if " lab arms " in line for name in crossed(line, arms)}
-    trained = [found[1] for line in lines if (found := re.search(r"--set name=(\S+-s\d+)", line)) and found[1] in names]
-    assert sorted(trained) == sorted(names)
-    planned = [meaning(line) for line in lines if not any(f"--set name={name} " in line for name in names)]
-    assert planned == [meaning(line) for line in once if " lab results " not in line and " lab arms " not in line]
-
-
-def test_every_experiment_of_the_makefile_is_a_folder() -> None:
-    assert len(PLANS) == 12
-    folders = {str(path.parent.relative_to(ROOT)) for path in (ROOT / "analysis").rglob("experiment.yaml")}
-    assert folders >= set(PLANS)
-
-
-@pytest.mark.parametrize("folder", [folder for folder, lines in PLANS.items() if " lab results " in lines[-1]])
-def test_lab_page_writes_where_the_makefile_wrote(folder: str, monkeypatch: Any) -> None:
-    monkeypatch.chdir(ROOT)
-    manifest, _ = load_manifest(Path(folder, "experiment.yaml"))
-    output = manifest.results or Path(folder, "results")
-    keep = " --keep" if PLANS[folder][-1].endswith("--keep") else ""  # of former versions
-    assert PLANS[folder][-1] == f"slim-rl lab results {folder}/experiment.yaml --output-dir {output}{keep}"
 
 
 def words(**options: Any) -> list[str]:
