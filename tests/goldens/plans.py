@@ -19,7 +19,11 @@ def figures() -> dict[str, list[str]]:
         os.environ.pop("RAY_ADDRESS", None)
         for path in sorted((ROOT / "analysis").rglob("experiment.yaml")):
             out = io.StringIO()
-            with contextlib.redirect_stdout(out), contextlib.redirect_stderr(None), contextlib.suppress(SystemExit):
+            with (
+                contextlib.redirect_stdout(out),
+                contextlib.redirect_stderr(io.StringIO()),
+                contextlib.suppress(SystemExit),
+            ):
                 cli.main(["lab", "run", str(path.parent.relative_to(ROOT)), "--dry-run"])
             found[str(path.parent.relative_to(ROOT))] = out.getvalue().replace(str(ROOT), "ROOT").splitlines()
     return found
