@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,6 @@ from tests.commands.shell import Done, process
 from tests.paths import MISSING, ROOT
 
 LOCAL = "configs/matching_local.yaml"
-UNUSED = ("--set", "name=unused")  # `make run` has trained LOCAL's own name
 
 
 def test_the_core_is_light() -> None:
@@ -76,60 +76,14 @@ def test_a_command_of_the_lab_is_found_by_its_name(slim_rl, words, meant) -> Non
     assert result.returncode == 2 and f"did you mean {meant}?" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("train", "nowhere.yaml"), "Cannot read the config nowhere.yaml"),
-        (("train", "configs/matching_local.yaml", "--set", "game.m=3"), "'game.m' is not a key"),
-        (("train", "configs/matching_local.yaml", "a=b"), "override for verl"),
-        (("lab", "run", "configs/matching_local.yaml", "--seeds", "a"), "1,000 numbers and ranges"),
-        (("analyze", "--log-dir", "nowhere"), "nowhere"),
-        (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--partner", "loud"), "partner.kind 'loud'"),
-        (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--output", "x.csv"), "Name a folder"),
-        (("lab", "warmstart", LOCAL), "--overwrite"),
-        (("lab", "warmstart", LOCAL, "--output", "x.csv"), "Name a folder"),
-        (("lab", "convert", "recorded.jsonl", "--output", "x.csv"), "does not end in .jsonl"),
-        (("generate", "--num-games", "1", "--output", "x.csv"), "jsonl or parquet"),
-        (("generate", "--num-games", "1", "--output", "README.md/x.jsonl"), "README.md/x.jsonl"),
-        (("generate", "--games", "states.jsonl"), "--output, which is not given"),
-        (("generate", "--format", "parquet", "--output", "x.jsonl"), "x.jsonl is not a parquet file"),
-        (("play", LOCAL, "--set", "partner.kind=self"), "choose a partner"),
-        (
-            ("play", LOCAL, "--game", "99999"),
-            "--game 99999 does not exist. Choose one of the config's 400 games, 0 to 399.",
-        ),
-        (("evaluate", LOCAL, "--checkpoint", MISSING, "--dry-run"), f"--checkpoint '{MISSING}' is not a folder here"),
-        (
-            ("train", LOCAL, "--dry-run", *UNUSED, "--set", f"policy.model={MISSING}"),
-            f"policy.model '{MISSING}' is not a folder here",
-        ),
-        (
-            ("train", LOCAL, "--dry-run", *UNUSED, "--set", "policy.model=./runs/modl"),
-            "'./runs/modl' is not a folder here",
-        ),
-        (("train", LOCAL, "--dry-run", "--set", "train.stepz=3"), "did you mean 'train.steps'?"),
-        (
-            ("train", "configs/verl_ppo.yaml", "--dry-run", "--set", f"policy.model={MISSING}"),
-            f"'{MISSING}' is not a folder here",
-        ),
-        (
-            (
-                "train", "configs/matching.yaml", "--backend", "slime", "--print-flags", "--dry-run", "--set",
-                f"policy.model={MISSING}",
-            ),
-            "is not a folder here",
-        ),
-        (("train", LOCAL, "--backend", "tlr"), "did you mean trl?"),
-        (("lab", "run", LOCAL, "--arm", "mut", "--dry-run"), "did you mean mute?"),
-        (("evaluate", LOCAL, "--checkpoint", "data/warmstart", "--partner", "shi"), "did you mean shy?"),
-        (("evaluate", LOCAL, "--policy", "solo", "--mode", "forced:²"), "--mode forced:² is unknown"),
-        (("evaluate", LOCAL, "--policy", "solo", "--human", "nope"), "There is no file nope"),
-        (("generate", "--num-games", "1", "--output", ""), "Name such a file"),
-        (("generate", "--num-games", "1", "--output", "/"), "Name such a file"),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_is_one_sentence_and_exit_code_1(slim_rl, arguments, says) -> None:
-    check_one_sentence(slim_rl(*arguments), says)
+REFUSALS = (ROOT / "tests" / "commands" / "refusals.txt").read_text(encoding="utf-8").replace("MISSING", MISSING)
+
+
+@pytest.mark.parametrize("line", REFUSALS.splitlines())
+def test_what_is_wrong_is_one_sentence_and_exit_code_1(slim_rl, line) -> None:
+    """Each line: words => what the sentence says."""
+    words, _, says = line.partition(" => ")
+    check_one_sentence(slim_rl(*shlex.split(words)), says)
 
 
 def test_so_it_is_in_a_shell() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from slim_rl.cli import main
 from slim_rl.config import parse_config
 from slim_rl.dialogue.games_file import load_rows
 from slim_rl.dialogue.log import read_log
@@ -65,43 +64,18 @@ def test_too_long_prompt_ends_only_its_game(config: Path, tmp_path: Path, speak:
     assert {d.stop_reason for d in read_log(tmp_path / "out")} == {"context_length"}
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        ([], "No policy is named"),
-        (["--policy", "gpt-4.1"], "neither openai:MODEL"),
-        (["--checkpoint", "a", "--engine", "tgi"], "engine 'tgi' is unknown"),
-        (["--checkpoint", "a", "--server", "http://127.0.0.1:9"], "--engine sglang or"),
-        (["--checkpoint", "a", "--checkpoint", "b", "--engine", "vllm", "--server", "http://h:1"], "one --checkpoint"),
-        (
-            ["--checkpoint", str(MODEL), "--engine", "sglang"],
-            "--engine sglang needs a running server. Start one (python -m sglang.launch_server --model-path",
-        ),
-        (["--checkpoint", str(MODEL), "--engine", "vllm", "--server", "http://127.0.0.1:9"], "No server answers"),
-        (["--checkpoint", str(MODEL), "--engine", "vllm", "--server", "127.0.0.1:9"], "not an address"),
-        (["--policy", "openai:m", "--partner", "self"], "needs a policy that samples tokens"),
-        (["--policy", "solo", "--partner", "self"], "needs a policy that samples tokens"),
-        (["--policy", "ideel"], "(random, solo, forced:4, greedy:4, ideal). Name one of these, or use --checkpoint"),
-        (["--policy", "ideel"], "did you mean ideal?"),
-        (["--policy", "forced:x"], "nor a scripted policy of MatchingEnv"),
-    ],
-)
-def test_what_cannot_work_is_one_sentence(config: Path, tmp_path: Path, capsys: Any, words: Any, sentence: str) -> None:
-    with pytest.raises(SystemExit):
-        main(["evaluate", str(config), "--output", str(tmp_path / "out"), *words])
-    assert sentence in capsys.readouterr().err
-
-
 def test_a_chat_model_is_a_row_beside_a_checkpoint(
     config: Path, tmp_path: Path, endpoint: str, capsys: Any, speak: Any
 ) -> None:
-    chat = ["--policy", "openai:gpt-4.1-2025-04-14", "--set", f"policy.openai.base_url={endpoint}"]
+    chat = ["--policy", "solo", "--policy", "openai:gpt-4.1-2025-04-14", "--set", f"policy.openai.base_url={endpoint}"]
     out = tmp_path / "out"
     with SGLangServer(speak, model="elsewhere/warmstart") as server:
         engine = ["--engine", "sglang", "--server", server.url]
         run("evaluate", str(config), *chat, "--checkpoint", str(MODEL), *engine, "--games", "6", "--output", str(out))
     shown = capsys.readouterr().out
     assert "gpt-4.1-2025-04-14_shy_free: " in shown and "policy calls" in shown
+    names = ("solo", "gpt-4.1-2025-04-14", "warmstart")
+    assert {file.name for file in out.glob("*.jsonl")} == {f"{name}_shy_free.jsonl" for name in names}
     dialogues = list(read_log(out / "gpt-4.1-2025-04-14_shy_free.jsonl"))
     assert len(dialogues) == 6 and not any(d.failed or d.response_ids for d in dialogues)
     assert all(
@@ -135,24 +109,6 @@ def test_scripted_policies_are_floor_and_ceiling_of_one_table(config: Path, tmp_
         "forced:1",
         "forced:2",
     }
-
-
-def test_scripted_policy_checkpoint_and_chat_model_are_rows(
-    config: Path, tmp_path: Path, endpoint: str, speak: Any
-) -> None:
-    chat = ["--policy", "openai:gpt-4.1-2025-04-14", "--set", f"policy.openai.base_url={endpoint}"]
-    with SGLangServer(speak, model="warmstart") as server:
-        served = ["--checkpoint", str(MODEL), "--engine", "sglang", "--server", server.url]
-        words = ["--policy", "solo", *chat, *served, "--games", "3", "--output", str(tmp_path / "out")]
-        run("evaluate", str(config), *words)
-    names = {file.name for file in (tmp_path / "out").glob("*.jsonl")}
-    assert names == {f"{name}_shy_free.jsonl" for name in ("solo", "gpt-4.1-2025-04-14", "warmstart")}
-
-
-def test_a_game_without_scripted_policies_says_so(capsys: Any) -> None:
-    with pytest.raises(SystemExit):
-        main(["evaluate", str(ROOT / "examples" / "treasure.yaml"), "--policy", "random"])
-    assert "scripted policy of Treasure (it has none)" in capsys.readouterr().err
 
 
 def test_a_dry_run_says_what_a_chat_model_would_cost(config: Path, tmp_path: Path, capsys: Any) -> None:
