@@ -11,14 +11,14 @@ import pytest
 
 from examples.secret_number import SecretNumber, reward
 from slim_rl.backends.verl.data import read_game_state
-from slim_rl.config import Config, Limits, parse_config
+from slim_rl.config import Config, Limits
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.games_file import load_rows
 from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.record import StopReason
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import make_environment
-from slim_rl.errors import ConfigError, DataError
+from slim_rl.errors import DataError
 from tests.dialogue.players import Script
 from tests.examples import sessions
 
@@ -83,22 +83,6 @@ def test_verl_reads_the_same_games(tmp_path: Path) -> None:
     assert [read_game_state(row["extra_info"]) for row in rows] == [row.game_state for row in load_rows(config)]
     assert rows[3]["prompt"] == load_rows(config)[3].prompt
     assert rows[3]["extra_info"]["index"] == 3
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"environment": "examples.secret_number.Secret"}, "cannot be imported"),
-        ({"environment": "nowhere.Game"}, "PYTHONPATH"),
-        ({"environment": "SecretNumber"}, "cannot be imported"),
-        ({"environment": "pathlib.Path"}, "BaseEnvironment"),
-        ({"environment": "examples.secret_number.SecretNumber", "game": {"height": 3}}, "height"),
-    ],
-    ids=["no class", "no module", "no path", "no environment", "wrong argument"],
-)
-def test_a_wrong_name_is_said(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        make_environment(parse_config(settings))
 
 
 def test_a_torn_games_file_is_said(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from slim_rl.dialogue.log import annotate, read_log
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.errors import ConfigError
 from slim_rl.lab import incentives
 from slim_rl.measured import measured
 from tests.dialogue.players import Script
@@ -148,19 +147,6 @@ def test_asking_pays() -> None:
     assert curve.expected_gain[:, 0] == pytest.approx(1 / 6) and (curve.stops(0.0) <= 4).all()
     assert means[:2] == pytest.approx([1 / 3, 1 / 2]) and means[-1] == 1.0 and means == sorted(means)
     assert measured(Treasure).references([])["random"]["rewards"] == ()
-
-
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("partner.kind=shy", "not a partner of Treasure: choose honest, openai, self"),
-        ("partner.kind=examples.lying_partner.Liar", "cannot be imported"),
-        ("game.size=3", "does not suit examples.treasure.Treasure: got an unexpected keyword argument 'size'"),
-    ],
-)
-def test_config_with_missing_game_methods_is_refused(tmp_path: Path, override: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        config_in(tmp_path, "treasure", override)
 
 
 def test_the_arms_of_its_config_are_its_own() -> None:

@@ -12,7 +12,6 @@ import pytest
 from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.dialogue.training_reward import StepRewards, TrainingReward, make_training_reward
-from slim_rl.errors import ConfigError
 from slim_rl.lab.training_rewards import permutation, shuffled
 
 
@@ -59,22 +58,6 @@ def test_price_drawn_per_game_applies_to_its_dialogues() -> None:
     assert not drawn.as_game and training_reward("price", price=[0.0]).as_game
     assert training_reward("price", price=0.05).visible_price("game 1") is None
     assert training_reward("price", price=[0.05]).visible_price("game 1") == 0.05
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "said"),
-    [
-        *(("price", {"price": wrong}, r"train\.reward_args\.price=.* is not a number of at least 0")
-          for wrong in (-0.1, [], [0.1, -0.1], "dear", float("inf"))),
-        ("price", {}, r"train\.reward=price needs train\.reward_args\.price, such as 0\.01"),
-        ("turn_credit", {"decay": 2}, r"train\.reward_args\.decay=2 is not a number from 0 to 1"),
-        ("agreed", {"zeros": True}, r"does not suit train\.reward=agreed: .*unexpected keyword argument 'zeros'"),
-        ("slim_rl.lab.training_rewards.Paid", {}, r"train\.reward: slim_rl\.lab\.training_rewards\.Paid cannot be imported"),
-    ],
-)  # fmt: skip
-def test_training_reward_that_cannot_be_made_is_one_sentence(name: str, arguments: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        training_reward(name, **arguments)
 
 
 class Brief(TrainingReward):

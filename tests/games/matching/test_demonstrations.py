@@ -121,25 +121,6 @@ def test_its_player_plays_as_the_config_says() -> None:
             assert player.kinds.keys() == set(kinds) and player.thinks == thinks
 
 
-@pytest.mark.parametrize(
-    ("player", "sentence"),
-    [
-        (
-            {"think": "turn"},
-            "'warmstart.player.think' is not a key slim_rl knows; did you mean 'warmstart.player.thinks'?",
-        ),
-        ({"thinks": "turns"}, "warmstart.player.thinks: .* did you mean turn"),
-        ({"kinds": {"pairs": 1.0}}, r"warmstart.player.kinds.pairs"),
-        ({"kinds": {"pair": -1.0}}, r"warmstart.player.kinds.pair: .* \(got -1.0\)"),
-        ({"kinds": {}}, "warmstart.player.kinds: "),
-        ([1], r"warmstart.player: Input should be a valid dictionary .* \(got \[1\]\)"),
-    ],
-)
-def test_what_its_player_cannot_do_is_one_sentence(player: Any, sentence: str) -> None:
-    with pytest.raises(ConfigError, match=sentence):
-        parse_config({"warmstart": {"player": player}})
-
-
 def test_gaps_lesson_asks_each_remaining_pair_once() -> None:
     pytest.importorskip("torch")
     from slim_rl.dialogue.chat import Chat

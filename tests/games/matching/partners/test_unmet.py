@@ -10,7 +10,6 @@ import pytest
 
 from slim_rl.config import parse_config
 from slim_rl.dialogue.players import make_partner
-from slim_rl.errors import ConfigError
 from slim_rl.games.matching.env import MatchingEnv, MatchingView
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.partners.judging import estimates, judge
@@ -117,22 +116,6 @@ def test_partner_wordings_exclude_the_unmet_ones() -> None:
     assert set(TOLD).isdisjoint(ShyPartner.score_sentences) and set(NOT_TOLD).isdisjoint(ShyPartner.denial_sentences)
 
 
-@pytest.mark.parametrize(
-    ("args", "says"),
-    [
-        ({"wordings": 9}, r"partner\.args\.wordings is 9, but a scripted partner has 1 to 8"),
-        ({"wordings": 1.5}, r"partner\.args\.wordings is 1\.5"),
-        ({"max_pairs": 0}, r"partner\.args\.max_pairs is 0, but a message may ask about 1 pair"),
-        ({"max_pairs": "two"}, r"partner\.args\.max_pairs is 'two'"),
-        ({"accept_fraction": 3}, r"partner\.args\.accept_fraction is 3, but a share lies between 0 and 1"),
-        ({"answers": None}, r"partner\.args\.answers is None, but a chance lies between 0 and 1"),
-    ],
-)
-def test_arguments_that_no_partner_can_have_are_refused(args: dict[str, object], says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        make_partner(parse_config({"partner": {"kind": "shy", "args": args}}))
-
-
 PAIRS = list(itertools.product(range(3), range(3)))
 TRUE = {
     pair: ShyPartner.score(ShyPartner(), pair, None, Match(ShyPartner()).env.get_private_view(1))  # type: ignore[arg-type]
@@ -184,8 +167,6 @@ def test_of_two_pairs_it_may_answer_one() -> None:
 def test_the_config_names_it() -> None:
     partner = make_partner(parse_config({}, ["partner.args.answers=0.25"]))
     assert partner is not None and partner.identity["answers"] == 0.25
-    with pytest.raises(ConfigError, match="between 0 and 1"):
-        make_partner(parse_config({}, ["partner.args.answers=2"]))
 
 
 N = None
