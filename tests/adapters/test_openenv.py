@@ -266,27 +266,15 @@ def test_trl_trains_on_it(serve: Serve, tmp_path: Path) -> None:
             return torch.cat([input_ids, turns(*said * (len(input_ids) // 2))], dim=1)
 
     config = GRPOConfig(
-        output_dir=str(tmp_path / "out"),
-        use_cpu=True,
-        bf16=False,
-        report_to="none",
-        gradient_checkpointing=False,
-        max_steps=2,
-        logging_steps=1,
-        per_device_train_batch_size=4,
-        num_generations=2,
-        max_completion_length=2000,
-        save_strategy="no",
-    )
+        output_dir=str(tmp_path / "out"), use_cpu=True, bf16=False, report_to="none", gradient_checkpointing=False, max_steps=2,
+        logging_steps=1, per_device_train_batch_size=4, num_generations=2, max_completion_length=2000, save_strategy="no",
+    )  # fmt: skip
     dataset = Dataset.from_list([{"prompt": row.prompt, "game": json.dumps(row.to_dict())} for row in rows])
     # TRL's tools and their answers take more than the 1,024 places that the model was taught
     model = Scripted.from_pretrained(ROOT / "data/warmstart", dtype=torch.float32, max_position_embeddings=8192)
+    factory = partial(TRLGame, serve(games))
     trainer = GRPOTrainer(
-        model=model,
-        args=config,
-        train_dataset=dataset,
-        processing_class=tokenizer,
-        environment_factory=partial(TRLGame, serve(games)),
+        model=model, args=config, train_dataset=dataset, processing_class=tokenizer, environment_factory=factory
     )
     trainer.train()
     dialogues = list(read_log(tmp_path / "log.jsonl"))

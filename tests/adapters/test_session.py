@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.players import PartnerFailure
@@ -181,10 +180,6 @@ def test_waits_on_one_loop_and_leaves_no_game_behind(caplog: pytest.LogCaptureFi
     gc.collect()
     wait(asyncio.sleep(0.01))
     assert task.cancelled()
-
-
-def test_limits_are_the_configs() -> None:
-    assert Games(SMALL | {"limits": {"turn_tokens": 3}}).config.limits == Limits(turn_tokens=3)
 
 
 async def _here() -> asyncio.AbstractEventLoop:

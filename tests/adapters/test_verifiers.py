@@ -88,20 +88,6 @@ async def test_a_rollout_is_the_workers(words: list[str], seat: int, tmp_path: P
         ]
 
 
-async def test_prompt_states_the_question_cost_of_the_record(tmp_path: Path) -> None:
-    log = tmp_path / "log.jsonl"
-    async with reciting([WRONG, WRONG]) as server:
-        episodes = await run(
-            server, overrides=[*GAME, "train={reward: price, reward_args: {price: [0.02, 0.1]}}"], log=log
-        )
-    logged = {dialogue.id: dialogue for dialogue in read_log(log)}
-    for episode in episodes:
-        (trace,) = episode.traces
-        dialogue = logged[trace.info["dialogue"]]
-        assert dialogue.price in (0.02, 0.1)
-        assert f"Each question costs {100 * dialogue.price:g}%" in trace.messages[1].content
-
-
 async def test_the_partner_may_be_a_chat_model() -> None:
     async with reciting([ASK, PROPOSE]) as server, OpenAIServer() as partner:
         at = [f"partner.openai.base_url={partner.url}"]
@@ -204,20 +190,13 @@ async def test_vf_eval_runs_it(tmp_path: Path) -> None:
     async with reciting([ASK, PROPOSE]) as server:
         command = [str(Path(sys.executable).with_name("vf-eval")), "slim-rl-matching", "-n", "2", "-r", "2"]
         command += ["--model", MODEL, "--client.base-url", server.url, "--client.api-key-var", "NO_KEY"]
-        command += [
-            "--env.taskset.overrides",
-            json.dumps([*GAME, "partner.args.accept_fraction=0"]),
-            "--env.taskset.num-games",
-            "2",
-        ]
+        command += ["--env.taskset.num-games", "2", "--env.taskset.overrides"]
+        command += [json.dumps([*GAME, "partner.args.accept_fraction=0"])]
         command += ["--no-push", "--no-rich", "--output-dir", str(tmp_path), "--run.name", "eval"]
         process = await asyncio.create_subprocess_exec(
-            *command,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
+            *command, env=os.environ | {"PYTHONPATH": str(ROOT)}, cwd=tmp_path,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
         output, _ = await process.communicate()
     assert process.returncode == 0, output.decode()
     episodes = [json.loads(text) for text in (tmp_path / "eval" / "traces.jsonl").read_text().splitlines()]

@@ -8,16 +8,45 @@ from typing import Any, ClassVar
 
 import pytest
 import typer
+import yaml
 
 from slim_rl.backends.doctor import EXAMINATIONS, Check, check_partner, examine
 from slim_rl.commands.doctor import command
-from slim_rl.config import Config, parse_config
+from slim_rl.config import Config, load_config, parse_config
 from slim_rl.dialogue.games_file import ensure_games
 from slim_rl.dialogue.players import Partner
 from slim_rl.errors import ConfigError
-from tests.commands.doctor_setup import config, doctor, policy
+from tests.fakes.cluster import write_model
 
-__all__ = ["config", "policy"]  # fixtures
+
+@pytest.fixture
+def policy(tmp_path: Path, tokenizer: Any) -> Path:
+    """A small checkpoint folder: a tokenizer with ChatML and a config.json."""
+    folder = write_model(tmp_path, "Qwen3-0.6B", hidden_size=64, num_hidden_layers=2, vocab_size=400)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def config(tmp_path: Path, policy: Path) -> dict[str, Any]:
+    return {
+        "game": {"n": 3, "scales": False},
+        "data": {
+            "train": str(tmp_path / "games.jsonl"),
+            "eval": str(tmp_path / "eval.jsonl"),
+            "num_train": 5,
+            "num_eval": 2,
+        },
+        "policy": {"model": str(policy)},
+        "output_dir": str(tmp_path / "runs"),
+        "train": {"games_per_step": 4},
+    }
+
+
+def doctor(tmp_path: Path, config: dict[str, Any]) -> dict[str, Check]:
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump({"slim_rl": config}))
+    return {check.name: check for check in examine(load_config(path), EXAMINATIONS)}
 
 
 def test_a_machine_that_is_well(tmp_path: Path, config: dict[str, Any]) -> None:

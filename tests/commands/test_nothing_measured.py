@@ -124,8 +124,8 @@ def test_evaluate_takes_a_run_with_its_own_settings(trained: Path, tmp_path: Pat
 
 def test_run_folder_without_a_model_is_refused(trained: Path, tmp_path: Path, capsys: Any) -> None:
     shutil.rmtree(trained / "model")
-    for command in (["evaluate", LOCAL, "--checkpoint", trained],):
-        assert "is the folder of a run without a model" in refused(capsys, *command)
+    said = refused(capsys, "evaluate", LOCAL, "--checkpoint", trained)
+    assert "is the folder of a run without a model" in said
 
 
 def test_a_name_that_is_no_run_is_kept() -> None:

@@ -185,14 +185,8 @@ def test_it_trains_is_evaluated_and_reported(tmp_path: Path) -> None:
     from slim_rl.analysis import analyze
     from slim_rl.backends.trl.run import train
 
-    small = (
-        "train.steps=2",
-        "train.games_per_step=2",
-        "train.group_size=4",
-        "train.micro_batch=8",
-        "train.eval_games=2",
-    )
-    config = config_in(tmp_path, "treasure", *small)
+    small = "train={steps: 2, games_per_step: 2, group_size: 4, micro_batch: 8, eval_games: 2}"
+    config = config_in(tmp_path, "treasure", small)
     make_model(config)
     result = train(config)
     assert len(result.before) == len(result.after) == 2

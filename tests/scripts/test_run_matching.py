@@ -12,20 +12,7 @@ import pytest
 from slim_rl.config import load_config
 from tests.fakes.cluster import MODELS, Cluster, known_flags, write_model
 from tests.fakes.upstream import NO_SLIME, slimes
-from tests.scripts.matching_setup import (
-    REPOSITORY,
-    SCRIPT,
-    cluster,
-    command_of,
-    dry_run,
-    flags_of,
-    launch,
-    model,
-    one_sentence,
-    small,
-)
-
-__all__ = ["cluster", "model", "small"]  # fixtures
+from tests.scripts.matching_setup import REPOSITORY, SCRIPT, command_of, dry_run, flags_of, launch, one_sentence
 
 NUMBERS = ["NUM_GPUS", "NUM_NODES", "TP", "ENGINE_GPUS", "ROLLOUT_GPUS", "RAY_PORT"]
 COMMAND = "PPID[$(touch executed)0]"  # bash's arithmetic would run it

@@ -10,9 +10,7 @@ import yaml
 from slim_rl.backends.slime.driver import unknown_flags
 from tests.fakes.cluster import Cluster, known_flags
 from tests.paths import ROOT
-from tests.scripts.matching_setup import GIVEN, SMALL, cluster, model, one_sentence, print_flags, printed, small
-
-__all__ = ["cluster", "model", "small"]  # fixtures
+from tests.scripts.matching_setup import GIVEN, SMALL, one_sentence, print_flags, printed
 
 
 def test_config_reaches_the_flags(cluster: Cluster, model: Path, small: Path) -> None:

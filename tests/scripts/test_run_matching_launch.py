@@ -20,21 +20,7 @@ from slim_rl.config import load_config
 from slim_rl.dialogue.games_file import read_rows
 from tests.fakes.cluster import Cluster
 from tests.paths import ROOT
-from tests.scripts.matching_setup import (
-    REPOSITORY,
-    SCRIPT,
-    SMALL,
-    cluster,
-    flags_of,
-    launch,
-    model,
-    one_sentence,
-    print_flags,
-    printed,
-    small,
-)
-
-__all__ = ["cluster", "model", "small"]  # fixtures
+from tests.scripts.matching_setup import REPOSITORY, SCRIPT, SMALL, flags_of, launch, one_sentence, print_flags, printed
 
 
 def test_launch_makes_what_is_missing_and_cleans_up(cluster: Cluster, model: Path, small: Path) -> None:
