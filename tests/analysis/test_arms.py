@@ -85,10 +85,7 @@ def test_a_resumed_run_is_as_it_was_set_last(tmp_path: Path) -> None:
 def test_two_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
     write(tmp_path / "one", {"run": BASE})
     write(tmp_path / "two", {"run": {**BASE, "train.reward": "agreed"}})
-    assert set(load([tmp_path]).frame["arm"].cat.categories) == {
-        "shy (train.reward=game)",
-        "shy (train.reward=agreed)",
-    }
+    assert set(load([tmp_path]).frame["arm"].cat.categories) == {"shy (train.reward=game)", "shy (train.reward=agreed)"}
 
 
 def test_evaluations_of_two_models_are_two_arms(tmp_path: Path) -> None:

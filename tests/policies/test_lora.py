@@ -41,8 +41,7 @@ def adapted(targets: Any, tied: bool) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("targets", "tied"),
-    [(["q_proj"], True), ("all-linear", True), (TIED, False), (["lm_head", "embed_tokens"], False)],
+    ("targets", "tied"), [(["q_proj"], True), ("all-linear", True), (TIED, False), (["lm_head", "embed_tokens"], False)]
 )
 def test_saved_model_computes_what_the_trained_one_did(targets: Any, tied: bool, tmp_path: Path) -> None:
     model, ids = adapted(targets, tied), torch.arange(12)[None]

@@ -226,14 +226,7 @@ def test_a_player_may_think_its_table_before_every_turn() -> None:
     player = QuestioningPlayer((0.0, 0.0, 1.0), {"pair": 1.0}, thinks="turn")
     dialogue = asyncio.run(
         play_dialogue(
-            MatchingEnv(planner="solver"),
-            player,
-            ShyPartner(0.0),
-            None,
-            Limits(),
-            game_state=state,
-            id="d",
-            seed=1,
+            MatchingEnv(planner="solver"), player, ShyPartner(0.0), None, Limits(), game_state=state, id="d", seed=1
         )
     )
     thoughts = [turn.thought for turn in dialogue.turns if turn.role == "policy"]

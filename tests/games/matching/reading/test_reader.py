@@ -158,10 +158,7 @@ def test_masked(text: str, masked: str) -> None:
 
 def test_sentences_put_broken_lines_together() -> None:
     text = "how is R0\non P0? these pairs:\n- R1 on P1\n2. R2 on P2\nvs. 0.5"
-    assert list(sentences(text)) == [
-        ("how is R0 on P0", True),
-        ("these pairs: R1 on P1, R2 on P2 vs. 0.5", False),
-    ]
+    assert list(sentences(text)) == [("how is R0 on P0", True), ("these pairs: R1 on P1, R2 on P2 vs. 0.5", False)]
     assert words("well,  well R0's P0") == "well , well R0 P0"
 
 
