@@ -237,7 +237,7 @@ FAULTS = {
         "slim_rl/backends/trl/finite.py",
         "if not self.accelerator.gather(",
         "if False and not self.accelerator.gather(",
-        ("tests/backends/test_trl_diverged.py::test_the_last_checkpoint_before_it_is_named_and_whole",),
+        ("tests/backends/test_trl_stop.py::test_the_last_checkpoint_before_it_is_named_and_whole",),
     ),
     "again": Fault(  # an evaluation never plays a failed dialogue again
         "slim_rl/dialogue/evaluation.py",

@@ -1,26 +1,31 @@
-"""A run whose partner takes no more calls: what was paid for is saved, and the same command goes on from there."""
+"""A policy that diverged, or a partner that takes no more calls, ends a run in a sentence: nothing broken is saved, and the run goes on."""
 
 from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("trl")
 
 import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("trl")
+import torch
 from safetensors.torch import load_file
 
 from slim_rl.backends.trl import rollouts
 from slim_rl.backends.trl import run as local
+from slim_rl.backends.trl.checkpoints import whole_checkpoints
 from slim_rl.config import Config
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.record import Dialogue, StopReason
-from slim_rl.errors import ConfigError, RunStopped
+from slim_rl.errors import ConfigError, Diverged, RunStopped
+from slim_rl.games.matching import MatchingEnv
 from slim_rl.partners.endpoint import Endpoint
 from slim_rl.partners.limits import Breaker
-from tests.backends.test_trl import make_config
+from slim_rl.policies.transformers import load_model, load_policy
+from tests.backends.test_trl import make_config, make_rollouts
 from tests.fakes.openai_server import OpenAIServer, Step, serving
 from tests.partners.openai_setup import spent_usd
 
@@ -123,3 +128,68 @@ def test_stop_applies_to_processes_without_failures(folder: Path, monkeypatch: p
     monkeypatch.setattr(rollouts, "gather_object", of_two)
     with pytest.raises(RunStopped, match=r"24 of 32 dialogues failed \(75%\): 24 × partner_failed: gone"):
         local.train(make_config(folder, "of-two", "train.eval_games=0", "train.stop_failures=0.7"))
+
+
+@pytest.mark.parametrize(("rate", "steps"), [("1e38", 1), ("1e30", 3)])
+def test_a_rate_that_breaks_the_weights_saves_nothing(folder: Path, rate: str, steps: int) -> None:
+    more = (f"train.learning_rate={rate}", f"train.steps={steps}", "train.save_every=1", "train.eval_games=0")
+    config = make_config(folder, f"diverged-{rate}-{steps}", *more)
+    with pytest.raises(Diverged, match=r"stops after 1 steps\. .* Lower train\.learning_rate \(1e\+3\d\)") as caught:
+        local.train(config)
+    assert "\n" not in str(caught.value) and "last checkpoint" not in str(caught.value)
+    assert not whole_checkpoints(config.run_dir / "checkpoints")
+    assert not (config.run_dir / "model").exists()
+
+
+def test_the_last_checkpoint_before_it_is_named_and_whole(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = make_config(folder, "later", "train.steps=4", "train.save_every=2", "train.eval_games=0")
+    made = local.make_trainer
+
+    def with_a_bad_third_step(*arguments: Any) -> Any:
+        trainer = made(*arguments)
+        compute = trainer.compute_loss
+        bad = lambda loss: loss * float("nan") if trainer.state.global_step == 2 else loss  # noqa: E731
+        trainer.compute_loss = lambda *some, **others: bad(compute(*some, **others))
+        return trainer
+
+    monkeypatch.setattr(local, "make_trainer", with_a_bad_third_step)
+    with pytest.raises(Diverged, match=r"gradient of step 2 is not a finite number.*checkpoint-2"):
+        local.train(config)
+    assert list(whole_checkpoints(config.run_dir / "checkpoints")) == [2]
+    saved = load_file(config.run_dir / "checkpoints" / "checkpoint-2" / "model.safetensors")
+    assert all(tensor.isfinite().all() for tensor in saved.values())
+
+
+def test_a_weight_that_no_token_meets_is_looked_at_too(folder: Path) -> None:
+    trainer, _ = make_rollouts(make_config(folder, "unmet"), folder)
+    trainer.check_finite()
+    with torch.no_grad():
+        trainer.model.get_input_embeddings().weight[-1, 0] = float("inf")
+    with pytest.raises(Diverged, match="after step 0"):
+        trainer.check_finite()
+
+
+@pytest.mark.parametrize("top_p", [1.0, 0.9])
+def test_a_broken_model_is_not_sampled_from(folder: Path, tmp_path: Path, top_p: float) -> None:
+    config = make_config(folder, "broken")
+    model, tokenizer = load_model(config.policy)
+    with torch.no_grad():
+        model.get_input_embeddings().weight.fill_(float("nan"))
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    broken = make_config(folder, "broken", f"policy.model={tmp_path}/model", f"policy.top_p={top_p}")
+    policy, chat = load_policy(broken.policy)
+    worker = local.RolloutWorker(broken, chat, policy)
+    rows = local.load_rows(broken, "eval")
+    with pytest.raises(Diverged, match="are not finite numbers"):
+        local.play_held_out(worker, rows, tmp_path / "eval.jsonl", step=0)
+
+
+@pytest.mark.parametrize("reward", [float("nan"), float("inf")])
+def test_nan_reward_fails_its_dialogue(folder: Path, monkeypatch: pytest.MonkeyPatch, reward: float) -> None:
+    monkeypatch.setattr(MatchingEnv, "get_normalized_reward", lambda self: reward)
+    config = make_config(folder, f"reward-{reward}", "train.eval_games=0")
+    with pytest.raises(RunStopped, match=rf"MatchingEnv\.get_normalized_reward returned {reward}, outside"):
+        local.train(config)
+    logged = list(read_log(config.run_dir / "logs" / "train.jsonl"))
+    assert logged and all(dialogue.failed and dialogue.reward is None for dialogue in logged)

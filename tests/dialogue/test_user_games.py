@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -18,9 +18,10 @@ from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.loop import play_dialogue
-from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.players import Partner, make_partner
+from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.environment import BaseEnvironment
+from slim_rl.environment import BaseEnvironment, View
 from slim_rl.errors import ConfigError
 from tests.dialogue.players import Countdown, Says
 
@@ -243,3 +244,29 @@ def test_players_of_other_classes_are_refused() -> None:
             ConfigError, match=f"The {name} is not a player; make its class a subclass of slim_rl.Partner"
         ):
             asyncio.run(play_dialogue(Twice(), policy, partner, None, config.limits, game_state={}, id="a"))  # type: ignore[arg-type]
+
+
+class Stranger:
+    """No subclass of `Partner`."""
+
+
+class Named(Partner):
+    identity: ClassVar[dict[str, Any]] = {"kind": "named"}
+
+    async def act(self, view: View) -> Turn:
+        return Turn("[accept]")
+
+
+def partner(name: str, **args: Any) -> Any:
+    return make_partner(parse_config({"partner": {"kind": f"{__name__}.{name}", "args": args}}))
+
+
+def test_a_partner_of_ones_own_is_an_identity_and_a_reply() -> None:
+    assert isinstance(partner("Named"), Named)
+    with pytest.raises(ConfigError, match=r"partner\.kind=.*Stranger is not a subclass of slim_rl\.Partner"):
+        partner("Stranger")
+
+
+def test_partner_args_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"Named\(\) takes no arguments\. .*--set 'partner\.args=\{\}'"):
+        partner("Named", max_pairs=1)

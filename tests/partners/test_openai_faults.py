@@ -1,15 +1,23 @@
-"""Faults that must stay where they belong: one game's own, the program's own, the account's, and those of a wrong configuration."""
+"""Faults that must stay where they belong: one game's own, the program's own, the account's, and those of a wrong configuration; and Ctrl-C."""
 
 from __future__ import annotations
 
+import pytest
+
+pytest.importorskip("transformers")
+
 import asyncio
 import email.utils
+import json
 import logging
+import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
-import pytest
 from pydantic import ValidationError
 
 from slim_rl.dialogue.players import PartnerFailure
@@ -33,6 +41,7 @@ from tests.partners.openai_setup import (
     until,
     view_after,
 )
+from tests.paths import ROOT
 
 POISON = Step("status", status=500)
 REVOKED = Step("status", status=401, code="invalid_api_key", message="The key was revoked.")
@@ -357,3 +366,39 @@ async def test_the_servers_reason_is_told_whatever_its_form(
     with pytest.raises(PartnerFailure) as failure:
         await partner_of(server, api_key_env="FAULTS_KEY", outage_wait_minutes=0.0).act(VIEW)
     assert said in str(failure.value) and "sk-secret" not in str(failure.value)
+
+
+def soak(out: Path, latency: float = 0.05) -> subprocess.Popen[str]:
+    command = [sys.executable, "benchmarks/soak_partner.py", "--dialogues", "60", "--concurrency", "8"]
+    return subprocess.Popen(
+        [*command, "--latency", str(latency), "--fault-rate", "0", "--out", str(out)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OPENAI_API_KEY": ""},
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # a background job's children ignore it otherwise
+    )
+
+
+def test_an_interrupted_run_is_whole_and_goes_on(tmp_path: Path) -> None:
+    log = tmp_path / "dialogues.jsonl"
+    first = soak(tmp_path, latency=0.4)  # so long that it is not over before it is interrupted, on any machine
+    while first.poll() is None and (not log.exists() or log.stat().st_size < 20_000):
+        time.sleep(0.02)
+    first.send_signal(signal.SIGINT)
+    _, complaint = first.communicate(timeout=100)
+    assert first.returncode == 130 and "Traceback" not in complaint, complaint
+    assert complaint.splitlines()[-1] == "Interrupted. The log is complete; run the same command to continue."
+    lines = log.read_text().splitlines(keepends=True)
+    assert 0 < len(lines) < 60 and all(line.endswith("\n") for line in lines)
+    before = [json.loads(line) for line in lines]
+    second = soak(tmp_path)
+    table, complaint = second.communicate(timeout=200)
+    assert second.returncode == 0, complaint
+    after = [json.loads(line) for line in log.read_text().splitlines()]
+    assert after[: len(before)] == before, "what was done is not done again"
+    assert sorted(one["id"] for one in after) == sorted(f"soak-{number}" for number in range(60))
+    assert "60 of 60" in table

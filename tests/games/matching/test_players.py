@@ -1,9 +1,11 @@
-"""Scripted players: an honest one plans by all it knows; no cheat earns more than the honest player it is compared with."""
+"""Scripted players and policies: an honest one plans by all it knows, no cheat earns more than it, and a floor lies below a ceiling."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +18,10 @@ from slim_rl.environment import Utterance, View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.partners.scripted import ForthcomingPartner, MutePartner, ScriptedPartner, ShyPartner
+from slim_rl.games.matching.questions.value import frontier as arrays
 from slim_rl.games.matching.state import GameState, MatchingSettings
-from slim_rl.games.matching.study.players import Asker, Player, beliefs, scripted_players
+from slim_rl.games.matching.study.players import Asker, Player, baselines, beliefs, scripted_players
+from slim_rl.lab.frontier import Frontier
 
 DEALT = {"p_observed": 0.2, "p_observed_2": 0.9, "hardness": 0, "scales": False}
 LARGE = MatchingSettings(**DEALT)
@@ -125,3 +129,83 @@ def test_scores_of_another_scale_are_converted() -> None:
         r, p = cells[0]
         naive.append(abs(99 - game.table[r][p]))  # one score told, taken for the highest there is
     assert np.mean(many) < 3 and np.mean(few) < 0.6 * np.mean(naive)
+
+
+EVEN = MatchingSettings(n=3, p_observed=0.2, p_observed_2=0.9, hardness=0, scales=False)
+SHY = ShyPartner(accept_fraction=0)
+GAMES = list(generate_games(60, EVEN, seed=5))
+
+
+def frontier(*arguments: Any) -> Frontier:
+    """One asker's, as the lab reads it."""
+    return Frontier(*arrays(*arguments))
+
+
+def played_by(player: Any, seat: int = 0, max_turns: int = 24, partner: Any = SHY) -> list[Dialogue]:
+    async def one(number: int) -> Dialogue:
+        env = MatchingEnv(max_turns=max_turns)
+        return await play_dialogue(
+            env, player, partner, None, Limits(), game_state=GAMES[number], id="a", seat=seat, seed=number
+        )
+
+    async def everything() -> list[Dialogue]:
+        return [await one(number) for number in range(len(GAMES))]
+
+    return asyncio.run(everything())
+
+
+class Terse(ShyPartner):
+    """Leaves out the names where it tells a score."""
+
+    async def act(self, view: View) -> Turn:
+        said = await super().act(view)
+        score = re.search(r": (\d+)\.$", said.text)
+        return replace(said, text=f"[message] {score[1]}.") if score else said
+
+
+@pytest.mark.parametrize("name", ["forced:3", "greedy:3", "ideal"])
+def test_score_without_names_helps_as_much_as_with_names(name: str) -> None:
+    player = baselines(EVEN, 0.0, 3)[name]
+    terse, plain = played_by(player, partner=Terse(accept_fraction=0)), played_by(player)
+    assert any(turn.text.removeprefix("[message] ").strip(".").isdigit() for turn in terse[0].turns)
+    assert [dialogue.reward for dialogue in terse] == [dialogue.reward for dialogue in plain]
+
+
+def asked(dialogue: Dialogue) -> int:
+    return sum(turn.role == "policy" and turn.text.startswith("[message]") for turn in dialogue.turns)
+
+
+@pytest.mark.parametrize("price", [0.0, 0.02])
+def test_ideal_policy_reward_equals_simulated_ideal_asker(price: float) -> None:
+    paper = Frontier(*frontier(GAMES, [0] * len(GAMES), 9))
+    played = played_by(baselines(EVEN, price)["ideal"])
+    questions = np.array([asked(dialogue) for dialogue in played])
+    net = np.array([dialogue.reward for dialogue in played], dtype=float) - price * questions
+    assert net.mean() == pytest.approx(paper.net(paper.stops(price), price).mean(), abs=0.02)
+    assert price or np.mean([dialogue.reward for dialogue in played]) > 0.99
+
+
+def test_it_asks_less_where_a_question_costs_more() -> None:
+    numbers = [
+        np.mean([asked(d) for d in played_by(baselines(EVEN, price)["ideal"])]) for price in (0.0, 0.02, 0.05, 1.0)
+    ]
+    assert numbers == sorted(numbers, reverse=True) and numbers[0] > 4 > numbers[2] > numbers[3] == 0
+
+
+def test_floor_and_ceiling_are_in_order() -> None:
+    found = {name: np.mean([d.reward for d in played_by(player)]) for name, player in baselines(EVEN, 0.0, 3).items()}
+    assert found["random"] < found["solo"] < found["forced:3"] < found["ideal"]
+    assert found["greedy:3"] < found["ideal"]
+
+
+def test_each_asks_as_often_as_its_name_says_from_either_seat() -> None:
+    for name, number in (("solo", 0), ("random", 0), ("forced:2", 2), ("greedy:2", 2)):
+        for seat in (0, 1):
+            unseen = [9 - int(np.sum(game.mask(seat))) for game in GAMES]
+            played = played_by(baselines(EVEN, 0.0, 2)[name], seat)
+            assert [asked(dialogue) for dialogue in played] == [min(number, there) for there in unseen]
+
+
+def test_they_leave_themselves_the_turns_to_propose() -> None:
+    played = played_by(baselines(EVEN, 0.0, 9)["forced:9"], max_turns=7)
+    assert {dialogue.stop_reason for dialogue in played} == {"agreed"} and max(map(asked, played)) == 2
