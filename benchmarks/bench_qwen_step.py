@@ -36,6 +36,9 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1, help="processes that share a step's dialogues")
     parser.add_argument("--dtype", default="bfloat16")
     options = parser.parse_args()
+    if not options.model.exists():
+        print(f"Left out: there is no model in {options.model}; `make qwen` makes one, or name another with --model.")
+        return
     changes = {
         "policy.dtype": options.dtype,
         "policy.top_p": 0.95,

@@ -55,9 +55,8 @@ class UserSimulator(BaseEnvironment):
 
     @classmethod
     def deal(cls, game: Any, seed: int, split: str, numbers: range, workers: int = 1) -> Iterator[tuple[str, Any]]:
-        rows = jsonl.read(
-            game.get("tasks") or Path(__file__).with_suffix(".jsonl"), "tasks", "name a file in game.tasks"
-        )
+        file = game.get("tasks") or Path(__file__).with_suffix(".jsonl")
+        rows = jsonl.read(file, "tasks", "name a file in game.tasks")
         tasks = [task for line, task in rows if (line % 3 == 1) == (split == "eval")]
         for number in numbers:
             yield f"{split}-{number}", tasks[number % len(tasks)]
@@ -94,10 +93,9 @@ class ScriptedUser(Partner):
     identity: ClassVar[dict[str, Any]] = {"kind": "scripted"}
 
     async def act(self, view: View) -> Turn:
-        if view.private is None:
+        if (known := view.private) is None:
             raise PartnerFailure("The user sits in seat 1: set data.seat to 0.")
-        message = view.observation.casefold()
-        told = [f"{fact}: {value}." for fact, value in view.private.items() if fact.casefold() in message]
+        told = [f"{name}: {fact}." for name, fact in known.items() if name.casefold() in view.observation.casefold()]
         return Turn(" ".join(told) or "I do not know that.")
 
 
@@ -110,7 +108,7 @@ class Facts(Instrument):
         known, heard = dialogue.game_state["known"].items(), set[tuple[str]]()
         for turn, reply in pairwise((*dialogue.turns, Turn(""))):
             turn.clear_annotations()
-            told = [(fact,) for fact, value in known if turn.seat == 0 and value.casefold() in reply.text.casefold()]
+            told = [(name,) for name, fact in known if turn.seat == 0 and str(fact).casefold() in reply.text.casefold()]
             turn.seeking = bool(told) or (turn.seat == 0 and self.asks(turn.text))
             turn.questions = [] if not turn.seeking else ["fact" if told else "vain"]
             turn.pairs, turn.informative = told, [fact for fact in told if fact not in heard]

@@ -9,6 +9,7 @@ import importlib
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -163,6 +164,30 @@ def test_bare_make_lists_every_target() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}  # of `make test`
     done = subprocess.run(["make"], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     assert {line.split()[0].rstrip(":") for line in done.stdout.splitlines()} == set(phony.split())
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "benchmarks").glob("bench_*.py")), ids=lambda file: file.stem)
+def test_benchmarks_find_their_modules(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folders,) = re.findall(r"bench_\*.*PYTHONPATH=(\S+)", text_of("Makefile"))
+    for folder in ("benchmarks", *folders.split(":")):
+        monkeypatch.syspath_prepend(ROOT / folder)
+    try:
+        runpy.run_path(str(file))
+    except SystemExit as end:
+        assert not end.code, "without slime, it is left out and the next one runs"
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("reference/slime-hook", "tensor, pipeline and context parallelism (TP, PP, CP)"),
+        ("reference/slime-hook", "`spend/` of slime's `--save` folder"),
+        ("reference/games-file", "slime filters only prompts of text by length"),
+        ("how-to/partners", "gpt-5.4-mini-2026-03-17"),
+    ],
+)
+def test_pages_answer_what_readers_asked(page: str, words: str) -> None:
+    assert words in text_of(f"docs/{page}.md")
 
 
 # --- names and keys

@@ -249,13 +249,13 @@ async def test_a_restart_has_what_is_left_of_the_budget(server: OpenAIServer, tm
     first = partner_of(server, budget_usd=BUDGET, concurrency=2)
     first.keep_spend(tmp_path)
     await ask_many(first, 6)
-    assert 0 < first.usage.cost_usd < BUDGET
+    assert 0 < first.endpoint.spend.total.cost_usd < BUDGET
     again = partner_of(server, budget_usd=BUDGET, concurrency=2)
     again.keep_spend(tmp_path)
     again.keep_spend(tmp_path)
     outcomes = await ask_many(again, 60)
     assert {outcome.reason for outcome in outcomes if isinstance(outcome, PartnerFailure)} == {StopReason.BUDGET}
-    assert BUDGET <= spent_usd(tmp_path) <= BUDGET + 2 * first.usage.cost_usd / 6
+    assert BUDGET <= spent_usd(tmp_path) <= BUDGET + 2 * first.endpoint.spend.total.cost_usd / 6
     sent = len(server.requests)
     third = partner_of(server, budget_usd=BUDGET)
     third.keep_spend(tmp_path)
