@@ -131,4 +131,4 @@ async def test_llama_cpp_full_context_fails_one_game(url: str, tmp_path: Path) -
     dialogue = await played(games, [ASK])
     assert dialogue.stop_reason is StopReason.PARTNER_FAILED
     assert "was refused: HTTP 400" in str(dialogue.failure) and "context size" in str(dialogue.failure)
-    assert games.worker.partner_of(games.worker.spec(games.deal("eval", 1)[0], "x")).usage.retries == 0  # type: ignore[union-attr]
+    assert games.worker.partner_of(games.worker.spec(games.deal("eval", 1)[0], "x")).endpoint.spend.total.retries == 0  # type: ignore[union-attr]
