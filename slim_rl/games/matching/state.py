@@ -358,8 +358,8 @@ def scores_by(believed: NDArray[Any], tables: NDArray[Any]) -> NDArray[Any]:
 
     costs = np.negative(believed, dtype=float, order="C")  # as for `best_assignment`
     games, n, _ = costs.shape
-    columns = np.array([linear_sum_assignment(cost)[1] for cost in costs], dtype=int).reshape(games, n)
-    return tables[np.arange(games)[:, None], np.arange(n), columns].sum(axis=1)
+    columns = [columns for _, columns in map(linear_sum_assignment, costs)]
+    return tables[np.arange(games)[:, None], np.arange(n), np.reshape(columns, (games, n))].sum(axis=1)
 
 
 def total(values: ArrayLike, assignment: Sequence[int]) -> float:
