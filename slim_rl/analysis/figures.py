@@ -144,6 +144,21 @@ def training(results: Mapping[str, Any]) -> Figure | None:
     return figure
 
 
+def training_by_partner(results: Mapping[str, Any]) -> Figure | None:
+    """Draws questions and reward over training per partner of a mixture."""
+    one = len(results["arms"]) == 1
+    curves = {
+        row["partner"] if one else f"{row['arm']}, {row['partner']}": row["curves"] for row in results["by_partner"]
+    }
+    if not any(curves.values()):
+        return None
+    figure, axes = panels(2, 2, 4.8, 3.7)
+    for ax, name in zip(axes, ("questions", "reward"), strict=True):
+        curve(ax, {**results, "arms": list(curves), "curves": curves}, name)
+    legend(figure, colours(list(curves)))
+    return figure
+
+
 def _checkpoints(results: Mapping[str, Any], name: str) -> dict[str, list[tuple[float, Mapping[str, float]]]]:
     """Returns step and mean of held-out games, for arms that played them during training with one partner."""
     by_arm = {}
@@ -296,6 +311,10 @@ PLOTS = {
         training,
         "Information-seeking questions per game, and reward, over training; bands: 95% intervals over games. Thin lines: single runs; dots: "
         "held-out games; dotted: plans made without a dialogue.",
+    ),
+    "training_by_partner": Plot(
+        training_by_partner,
+        "The same per partner of the mixture: how much the policy asks each, and what it earns with it; bands: 95% intervals over games.",
     ),
     "reward_by_questions": Plot(
         reward_by_questions,

@@ -51,7 +51,12 @@ def sections(results: Results, added: Sequence[Section] = ()) -> list[Section]:
 
     return [
         Section("", {}, _first_tables(results)),
-        Section("", {}, [_training(results), _by_partner(results), *(partners if slipped else ())], plots("training")),
+        Section(
+            "",
+            {},
+            [_training(results), _by_partner(results), *(partners if slipped else ())],
+            plots("training", "training_by_partner"),
+        ),
         Section(
             "Questions and reward within games", {}, [_correlations(results)], plots("reward_by_questions", "frontier")
         ),
@@ -265,7 +270,7 @@ def _by_partner(results: Results) -> Table:
             "dialogues": f"{row['dialogues']:,}",
             **_tenths(row["ends"]),
         }
-        for row in results.get("ends_by_partner", ())
+        for row in results["by_partner"]
     ]
     return Table("Training by partner: the first and the last tenth of the steps; 95% intervals over games.", rows)
 

@@ -74,7 +74,7 @@ def summarise(frame: pd.DataFrame, kinds: Mapping[str, str] | None = None) -> di
         "verdict": list(verdicts(by_condition)),
         "partner_faults": list(_partner_faults(frame)),
         "compared": compare(cells_of(frame)),
-        **({"ends_by_partner": of_members} if (of_members := list(_ends_by_partner(steps))) else {}),
+        "by_partner": list(_by_partner(steps)),
     }
 
 
@@ -159,11 +159,13 @@ def _ends(rows: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
     return {name: {side: _mean(rows[these], name) for side, these in sides.items()} for name in names}
 
 
-def _ends_by_partner(steps: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Yields the dialogues of each partner of a mixture in training, and their questions and reward at both ends."""
+def _by_partner(steps: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """Yields the training dialogues of each partner of a mixture: their number, and curves and ends of questions and reward."""
+    names = ("questions", "reward")
     for (arm, partner), rows in steps[of_mixture(steps)].groupby(["arm", "partner"], observed=True):
-        ends = _ends(rows[~rows["failed"]], ("questions", "reward"))
-        yield {"arm": arm, "partner": partner, "dialogues": len(rows), "ends": ends}
+        played = rows[~rows["failed"]]
+        of_partner = {"curves": _curves(played, names), "ends": _ends(played, names)}
+        yield {"arm": arm, "partner": partner, "dialogues": len(rows), **of_partner}
 
 
 def _kinds(rows: pd.DataFrame, kinds: Iterable[str]) -> dict[str, Any]:

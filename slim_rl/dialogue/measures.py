@@ -307,6 +307,11 @@ def tracked(environment: str) -> list[str]:
     return [*(measure.name for measure in shown_in("tracker")), *(OF_KIND + kind for kind in kinds)]
 
 
+def of_partner(name: str) -> dict[str, str]:
+    """Returns the measures that a tracker gets per partner of a mixture, and their names there."""
+    return {measure: f"partner/{name}/{measure}" for measure in ("reward", "questions")}
+
+
 def batch_metrics(dialogues: Sequence[Dialogue]) -> dict[str, float]:
     """Returns flat metrics of one training step's annotated dialogues, under the names of `measures`.
 
@@ -336,9 +341,9 @@ def batch_metrics(dialogues: Sequence[Dialogue]) -> dict[str, float]:
     out |= {f"failure/{reason}": float(count) for reason, count in sorted(failures.items())}
     names = [str(dialogue.partner.get("kind")) for dialogue in dialogues if not dialogue.failed]
     for name in sorted(set(names)) if len(set(names)) > 1 else ():
-        for measure in ("reward", "questions"):
+        for measure, tracked_as in of_partner(name).items():
             values = [float(row[measure]) for row, of in zip(rows, names, strict=True) if of == name]
-            _mean(out, f"partner/{name}/{measure}", values)
+            _mean(out, tracked_as, values)
     partner = [turn for d in dialogues for turn in d.turns if turn.role == "partner"]
     _spread(out, "partner_seconds", [turn.seconds for turn in partner])
     usages = [turn.usage for turn in partner if turn.usage is not None]

@@ -16,13 +16,14 @@ from slim_rl.analysis.load import load
 from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from tests.paths import ROOT
-from tests.stories.backends import BACKENDS, GAME, Story
+from tests.stories.backends import BACKENDS, GAME, Story, by_verl
 
 MIXTURE = {"keeper": 1, "gloomy": {"share": 1, "kind": "lock.Naysayer"}}
 WORKER = "slim_rl/dialogue/worker.py"
 DRAWN = ('"partner", spec.row.game_id)', '"partner", spec.step)')
 PLAYED = """
 import asyncio, json
+from slim_rl.analysis.figures import training_by_partner
 from slim_rl.analysis.load import frame_of
 from slim_rl.analysis.report import _by_partner
 from slim_rl.analysis.summary import summarise
@@ -41,9 +42,12 @@ for step in range(8):
 everything = [dialogue for step in steps for dialogue in step]
 for dialogue in everything:
     annotate(dialogue)
+results = summarise(frame_of(everything))
 print(json.dumps({
     "steps": [sorted({dialogue.partner["kind"] for dialogue in step}) for step in steps],
-    "table": [row["partner"] for row in _by_partner(summarise(frame_of(everything))).rows],
+    "table": [row["partner"] for row in _by_partner(results).rows],
+    "curves": {row["partner"]: row["curves"]["steps"] for row in results["by_partner"]},
+    "drawn": [[len(line.get_xdata()) for line in ax.lines] for ax in training_by_partner(results).axes],
     "tracker": sorted(name for name in batch_metrics(everything) if name.startswith("partner/") and name.endswith("/reward")),
 }))
 """
@@ -54,10 +58,12 @@ def test_every_trainer_draws_a_games_partner_alike(
     backend: Any, folder: Path, tokenizer: Any, tokenizer_dir: Path, tmp_path: Path
 ) -> None:
     story = Story(GAME, {"mixture": MIXTURE}, {}, lambda text: "2" if text.count("Is it") > 1 else "Is it odd?")
-    backend(story, tokenizer, tokenizer_dir, tmp_path)
+    tracked = backend(story, tokenizer, tokenizer_dir, tmp_path)
     played, worker = load([tmp_path]).frame, RolloutWorker(story.config(tmp_path), None)
     drawn = [worker.member_of(worker.spec(GameRow(str(name), 0, {}, []), "x")) for name in played["game_id"]]
     assert drawn and played["partner"].tolist() == drawn
+    if backend is by_verl:  # which averages per dialogue; the others' trackers get a whole step
+        assert tracked[f"partner/{drawn[0]}/questions"] == tracked["questions"] > 0
 
 
 def test_drawing_by_step_is_one_edit(tmp_path: Path) -> None:
@@ -72,4 +78,6 @@ def test_drawing_by_step_is_one_edit(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert {len(names) for names in found["steps"]} == {1} and {*map(tuple, found["steps"])} == {("mute",), ("shy",)}
+    by_step = {name: [step for step, names in enumerate(found["steps"]) if names == [name]] for name in ("mute", "shy")}
+    assert found["curves"] == by_step and found["drawn"] == [[len(steps) for steps in by_step.values()]] * 2
     assert found["table"] == ["mute", "shy"] and found["tracker"] == ["partner/mute/reward", "partner/shy/reward"]

@@ -28,7 +28,7 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.log import DialogueLog, annotate_beside
-from slim_rl.dialogue.measures import measures, tracked
+from slim_rl.dialogue.measures import measures, of_partner, tracked
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.files import write_atomically
@@ -132,13 +132,16 @@ class DialogueLoop(AgentLoopBase):
 
     def _output(self, dialogue: Dialogue, policy: ServerPolicy) -> AgentLoopOutput:
         partner_seconds = sum(turn.seconds for turn in dialogue.turns if turn.seat != dialogue.seat)
-        row, training_reward = measures(dialogue), self.process.worker.training_reward
+        worker, row = self.process.worker, measures(dialogue)
+        shown = {name: name for name in tracked(dialogue.environment) if name != "reward"}  # verl has its own
+        mixed = of_partner(str(dialogue.partner.get("kind"))) if len(worker.config.members) > 1 else {}
+        extra = {name: float(row[measure]) for names in (shown, mixed) for measure, name in names.items()}
         return AgentLoopOutput(
             prompt_ids=dialogue.prompt_ids,
             response_ids=dialogue.response_ids,
             response_mask=dialogue.loss_mask,
             response_logprobs=dialogue.logprobs,
-            reward_score=training_reward.reward(dialogue) if dialogue.phase == "train" else dialogue.reward,
+            reward_score=worker.training_reward.reward(dialogue) if dialogue.phase == "train" else dialogue.reward,
             num_turns=len(dialogue.turns),
             metrics=AgentLoopMetrics(
                 generate_sequences=policy.seconds, tool_calls=partner_seconds, num_preempted=policy.preempted
@@ -146,10 +149,7 @@ class DialogueLoop(AgentLoopBase):
             extra_fields={
                 "min_global_steps": min(policy.versions, default=0),
                 "max_global_steps": max(policy.versions, default=0),
-                "reward_extra_info": {
-                    name: None if math.isnan(float(row[name])) else float(row[name])  # verl averages them, without None
-                    for name in tracked(dialogue.environment)
-                    if name != "reward"  # verl has its own
-                },
+                # verl averages them, without None
+                "reward_extra_info": {name: None if math.isnan(number) else number for name, number in extra.items()},
             },
         )
