@@ -77,18 +77,24 @@ def main(arguments: Sequence[str] | None = None, *, command_line: str | None = N
 
 
 def _run(name: str, options: list[str], command_line: str) -> None:
-    from slim_rl.commands import load, screen
+    from slim_rl.commands import UsageError, load, screen
     from slim_rl.formats import without_passwords
 
     screen.show_warnings_as_sentences()
     try:
-        load(name)(options, prog_name=f"slim-rl {name}", obj=without_passwords(command_line))
+        obj = without_passwords(command_line)
+        code = load(name)(options, prog_name=f"slim-rl {name}", obj=obj, standalone_mode=False)
+    except UsageError as error:
+        wrong = error.format_message().rstrip(".")
+        print(f"slim-rl: {screen.printable(wrong)}; slim-rl {name} --help lists the options.", file=sys.stderr)
+        raise SystemExit(2) from None
     except (SlimError, ModuleNotFoundError, OSError) as error:
         sentence = as_sentence(error)
         if sentence is None:
             raise
         print("slim-rl: " + screen.printable(without_passwords(sentence)), file=sys.stderr)
         raise SystemExit(1) from None
+    raise SystemExit(code or 0)
 
 
 def _help(commands: dict[str, str]) -> str:

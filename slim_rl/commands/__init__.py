@@ -8,14 +8,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+import typer
+
+UsageError: type[Any] = typer.BadParameter.__mro__[1]  # from click, or from typer's copy of click
+
 
 def load(name: str) -> Any:
     """Returns the command `name`, such as "lab run", to be called with a list of arguments.
 
     Option names may use dashes or underscores.
     """
-    import typer
-
     app = typer.Typer(
         add_completion=False,
         pretty_exceptions_enable=False,

@@ -38,7 +38,7 @@ import typer
 from tqdm import tqdm
 
 from slim_rl import backends
-from slim_rl.commands import load
+from slim_rl.commands import UsageError, load
 from slim_rl.commands.options import Backend, Overrides, changes_of, game_option
 from slim_rl.config import Config, load_config, read_yaml
 from slim_rl.errors import ConfigError, SlimError, did_you_mean
@@ -49,7 +49,6 @@ from slim_rl.runs import RunFolder
 MOST = 1000  # numbers in one list
 POLL_SECONDS = 0.1  # between two polls of the processes
 STOP_SECONDS = 120.0  # for a process to end, which may have to shut down a cluster
-_UsageError: type[Any] = typer.BadParameter.__mro__[1]  # from click, or from typer's copy of click
 _RANGES = re.compile(r"\{(\d[\d,-]*)\}")
 _LOG = re.compile(r"\{log:(\w+)\}")
 _SPECIAL = ("words", "set", "after", "makes", "by", "arms", "seeds", "jobs")
@@ -247,7 +246,7 @@ def _check(name: str, words: Sequence[str], path: Path) -> None:
         raise ConfigError(
             f"{path}: the step '{name}' is not a command. Choose one that slim-rl --help lists."
         ) from error
-    except _UsageError as error:
+    except UsageError as error:
         line = shlex.join(["slim-rl", *name.split(), *words])
         raise ConfigError(f"{path}: the step '{line}' is invalid: {error.format_message()}") from error
 
