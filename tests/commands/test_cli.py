@@ -122,7 +122,7 @@ def test_a_file_that_is_no_config_is_one_sentence(slim_rl, tmp_path, content, sa
         ("--bogus", "No such option: --bogus; slim-rl evaluate --help lists the options."),
     ],
 )
-def test_options_that_cannot_be_read_are_one_sentence_and_exit_code_2(slim_rl, words, says) -> None:
+def test_options_that_cannot_be_read_are_one_sentence_too(slim_rl, words, says) -> None:
     check_one_sentence(slim_rl("evaluate", LOCAL, "--checkpoint", "data/warmstart", *words.split()), says, 2)
 
 
