@@ -199,6 +199,7 @@ def test_selfplay_gives_two_rows_a_game_with_one_reward(folder) -> None:
     trainer, rollouts = make_rollouts(make_config(folder, "selfplay", "partner.kind=self"), folder)
     names = rollouts.names()[:2]
     output = rollouts([name for name in names for _ in range(4)], trainer)
+    assert [str(dialogue.seat) for dialogue in rollouts.dialogues] == [name[-1] for name in names for _ in range(4)]
     assert output["given"][:4] == output["given"][4:]
     groups = [dialogue.group for dialogue in rollouts.dialogues]  # that advantages are compared in
     assert len(set(groups[:4])) == len(set(groups[4:])) == 1
