@@ -19,6 +19,7 @@ _LAUNCHERS = {
     "LOCAL_RANK": "-1",
     "WORLD_SIZE": "1",
     **dict.fromkeys(("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"), "1"),
+    **dict.fromkeys(("ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_FSDP", "ACCELERATE_USE_MEGATRON_LM"), "false"),
 }
 
 

@@ -188,7 +188,9 @@ def test_an_environment_that_says_no_number_is_named(
             read()
 
 
-@pytest.mark.parametrize("left", ["WORLD_SIZE", "RANK", "LOCAL_RANK", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE"])
+@pytest.mark.parametrize(
+    "left", ["WORLD_SIZE", "RANK", "LOCAL_RANK", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "ACCELERATE_USE_DEEPSPEED"]
+)
 def test_run_size_with_a_launchers_leftover_names_it(left: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(left, "8")
     with pytest.raises(ConfigError, match=rf"{left}=8 in the environment .*env -u {left}"):

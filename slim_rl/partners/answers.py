@@ -124,6 +124,8 @@ _ROLES = re.compile(
     r"\b(system|developer)\b.{0,40}\b(role|message|prompt|instruction)|\broles?\b.{0,60}\b(system|alternate)\b",
     re.IGNORECASE,
 )
+_LONG_AGO = 1e9  # seconds since 1970 of a time in 2001: no pause is that long
+PAUSE_HEADERS = re.compile("^retry-after|ratelimit-reset", re.IGNORECASE)
 # "try again in 7m12s", "resets at 2026-11-28T23:00Z", "retryDelay": "34s", "retry_after_ms": 1500; a number without a unit only as a
 # value of JSON
 _UNITS = r"\d+(?:\.\d+)?\s*(?:ms|s|m|h|d|millis\w*|sec\w*|min\w*|hours?|days?)(?![a-z])"
@@ -311,7 +313,8 @@ def _setting(parameter: str, section: str) -> str:
 def retry_after(headers: Mapping[str, str], content: str = "") -> float | None:
     """Returns the seconds to wait that a response asks for, None if none or unreadable.
 
-    They are in Retry-After-Ms or Retry-After (a number or a date, RFC 9110), else in the body: "try again in 7m12s".
+    They are in Retry-After-Ms or Retry-After (a number or a date, RFC 9110), else in the body ("try again in 7m12s"), else in a header
+    on when a rate limit is reset. A number too large for a pause is a point in time, in seconds or milliseconds.
     """
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         value = headers.get(name, "")
@@ -321,19 +324,25 @@ def retry_after(headers: Mapping[str, str], content: str = "") -> float | None:
             except ValueError:
                 seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
             if math.isfinite(seconds):
-                return min(max(0.0, seconds), LONGEST_PAUSE)
-    if (asked := _PAUSE.search(content[:20_000])) is None:
+                return _pause(seconds)
+    resets = "".join(f"\n{name}: {value}," for name, value in headers.items() if not name.lower().startswith("retry"))
+    if (asked := _PAUSE.search(content[:20_000] + resets)) is None:
         return None
     if asked["date"]:
         with contextlib.suppress(ValueError):
-            seconds = datetime.fromisoformat(asked["date"]).timestamp() - time.time()
-            return min(max(0.0, seconds), LONGEST_PAUSE)
+            return _pause(datetime.fromisoformat(asked["date"]).timestamp() - time.time())
         return None
     number = asked["number"] and asked["number"] + ("ms" if re.search("_?ms|millis", asked["key"], re.I) else "s")
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*([a-z]+)", (asked["time"] or number).lower())
     units = (next(seconds for begin, seconds in _SECONDS.items() if unit.startswith(begin)) for _, unit in parts)
-    seconds = sum(float(amount) * unit for (amount, _), unit in zip(parts, units, strict=True))
-    return min(seconds, LONGEST_PAUSE)
+    return _pause(sum(float(amount) * unit for (amount, _), unit in zip(parts, units, strict=True)))
+
+
+def _pause(seconds: float) -> float:
+    """Returns a pause from its length, or from the time of its end, in seconds or milliseconds since 1970."""
+    if seconds > _LONG_AGO:
+        seconds = (seconds / 1000.0 if seconds > 1000.0 * _LONG_AGO else seconds) - time.time()
+    return min(max(0.0, seconds), LONGEST_PAUSE)
 
 
 def _parts_of(choice: Mapping[str, Any] | None) -> list[tuple[str, str]] | None:

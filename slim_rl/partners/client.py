@@ -19,7 +19,7 @@ from openai import APIStatusError, AsyncOpenAI, DefaultAioHttpClient, Omit
 
 from slim_rl.event_loops import PerLoop
 from slim_rl.http import Response
-from slim_rl.partners.answers import TooLargeError
+from slim_rl.partners.answers import PAUSE_HEADERS, TooLargeError
 
 RESPONSE_BYTES = 2_000_000  # a longer response counts as failed
 
@@ -39,7 +39,7 @@ class BoundedClient(DefaultAioHttpClient):
             with contextlib.suppress(zlib.error):
                 content[:] = zlib.decompressobj(47).decompress(content, RESPONSE_BYTES)
         # The others are dropped: a character set, for one, may name any decoder.
-        headers = {name: value for name, value in response.headers.items() if name.lower().startswith("retry-after")}
+        headers = {name: value for name, value in response.headers.items() if PAUSE_HEADERS.search(name)}
         return type(response)(response.status_code, headers=headers, content=bytes(content), request=request)
 
 

@@ -196,6 +196,23 @@ def test_a_pause_may_be_a_date() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "seconds"),
+    [
+        ("retry-after", "{0}", 90),
+        ("x-ratelimit-reset", "{0}", 90),
+        ("x-ratelimit-reset", "{0}000", 90),
+        ("x-ratelimit-reset-tokens", "6m0s", 360),
+        ("ratelimit-reset", "50", 50),
+        ("", '{{"metadata": {{"headers": {{"X-RateLimit-Reset": "{0}000"}}}}}}', 90),
+    ],
+)
+def test_a_pause_may_end_at_a_point_in_time(name: str, value: str, seconds: float) -> None:
+    value = value.format(int(time.time()) + 90)
+    found = retry_after({name: value}) if name else retry_after({}, value)
+    assert found is not None and seconds - 3 < found <= seconds
+
+
+@pytest.mark.parametrize(
     ("content", "seconds"),
     [
         ("Rate limit of requests per day reached. Please try again in 7m12s.", 432.0),
