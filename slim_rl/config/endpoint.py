@@ -82,7 +82,7 @@ class OpenAIConfig(Section):
     """effort of a reasoning model: minimal, low, medium, high; null: not sent"""
     extra: Annotated[dict[str, Any], ASIDE] = Field({})
     """further keys of the request body, such as chat_template_kwargs; none that has a setting or changes the price"""
-    malformed_retries: int = Field(2, ge=0)
+    malformed_retries: int = Field(4, ge=0)
     """times that the model is asked again after a malformed reply, with the game's error"""
 
     concurrency: Annotated[int | None, PACE] = Field(
