@@ -9,6 +9,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from inspect import getdoc
 from pathlib import Path
@@ -25,7 +26,7 @@ from slim_rl.analysis.verdict import verdicts
 from slim_rl.config import MIXTURE
 from slim_rl.dialogue.measures import MEASURES, OF_KIND, shown_in
 from slim_rl.environment import MATCHING, game_of, load_object
-from slim_rl.errors import DataError
+from slim_rl.errors import ConfigError, DataError
 from slim_rl.measured import measured
 
 BINS = 25  # maximum number of points of a curve over training
@@ -106,12 +107,13 @@ def _run(arm: Any, run: Any, rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def partners_of(frame: pd.DataFrame) -> dict[str, str]:
-    """Returns what each scripted partner of the frame's games does: the first line of its class's docstring, by name."""
+    """Returns what each scripted partner of the frame's games does, by its docstring; without those that cannot be imported."""
     about = {}
     for environment, partner in frame[["environment", "partner"]].drop_duplicates().itertuples(index=False):
         if path := getattr(game_of(environment), "partners", {}).get(partner):
-            text = getdoc(load_object(path, f"{environment}.partners.{partner}", "my_game.MyPartner")) or ""
-            about[str(partner)] = text.partition("\n")[0].strip()
+            with suppress(ConfigError):
+                text = getdoc(load_object(path, f"{environment}.partners.{partner}", "my_game.MyPartner")) or ""
+                about[str(partner)] = text.partition("\n")[0].strip()
     return about
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import orjson
@@ -23,7 +23,9 @@ from slim_rl.measured import Instrument
 
 
 class Silent(BaseEnvironment):
-    """A game that offers the analysis nothing."""
+    """A game that offers the analysis nothing, and whose partner cannot be imported."""
+
+    partners: ClassVar[dict[str, str]] = {"p": "nowhere.Partner"}
 
 
 class Partial(Silent):
