@@ -165,13 +165,13 @@ FAULTS = {
         "slim_rl/games/matching/env.py",
         "        self.errors = 0\n        self.turns_taken += 1\n",
         "        self.turns_taken += 1\n",
-        ("tests/games/matching/test_env.py::test_errors_in_a_row_end_the_game",),
+        ("tests/games/matching/test_env.py::test_game_is_played_as_its_case_says",),
     ),
     "echo": Fault(  # a score that the question names itself counts as learned
         "slim_rl/games/matching/questions/answers.py",
         " if value not in named)",
         ")",
-        ("tests/games/matching/questions/test_replies.py::test_annotate_value_informs_only_if_true_and_new",),
+        ("tests/games/matching/questions/test_replies.py::test_reply_makes_of_messages_what_its_line_says",),
     ),
     "prefix": Fault(  # a dialogue continues from the states of another past
         "slim_rl/policies/batching/turn_cache.py",

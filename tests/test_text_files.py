@@ -17,7 +17,7 @@ from slim_rl.games.matching import MatchingEnv
 from slim_rl.games.matching.study.recorded import convert_command, read_recorded
 from slim_rl.lab.experiment.page import _by_hand
 from slim_rl.partners.openai_chat import read_prompt
-from tests.games.matching.test_chat_data import answers, proposes, record, says
+from tests.games.matching.test_recorded import record
 from tests.made import STATE, MakeDialogue
 
 ODD = "\u2028 \u2029 \x85 \x0b \x0c \x1c \x1d \x1e \r"
@@ -57,7 +57,7 @@ def test_a_games_file_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("escaped", [True, False])
 def test_recorded_games_are_converted(escaped: bool, tmp_path: Path) -> None:
-    game = record(says(0, f"Ava{ODD}on BLEU?"), says(1, "Nine."), proposes(0), answers(1, True))
+    game = record(f"0 Ava{ODD}on BLEU?", "1 Nine.", "0 proposes 0 1 2", "1 accepts")
     path = tmp_path / "recorded.jsonl"
     path.write_bytes((json.dumps(game, ensure_ascii=escaped) + "\n").encode() * 2)
     assert len(list(read_recorded(path))) == 2

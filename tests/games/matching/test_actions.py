@@ -79,28 +79,6 @@ def test_names_of_any_form_can_be_proposed_asked_about_and_told(
         assert read(told, roster).statements == ((pair, 62),)
 
 
-def test_a_remark_in_brackets_is_no_part_of_a_plan() -> None:
-    roster = Roster(("Ava Li", "Bo"), ("BLEU (2002)", "GLUE"))
-    found = parse_action("[propose]\nBLEU (2002): Ava Li (best, 62)\nGLUE (hers): Bo", roster)
-    assert isinstance(found, Action) and found.assignment == (0, 1)
-
-
-def test_name_within_another_means_its_owner_in_a_plan() -> None:
-    roster = Roster(("Noah Reed", "Bo"), ("Reed", "GLUE"))
-    found = parse_action(format_proposal((0, 1), roster), roster)
-    assert isinstance(found, Action) and found.assignment == (0, 1)
-
-
-def test_ambiguous_names_are_asked_for_whole() -> None:
-    roster = Roster(("Ava Li", "Ava Smith"), ("BLEU", "GLUE"))
-    result = parse_action("[propose]\nBLEU: Ava\nGLUE: Smith", roster)
-    assert isinstance(result, ActionError)
-    assert "Ava Li or Ava Smith" in result.message
-    whole = parse_action("[propose]\nBLEU: Ava Smith\nGLUE: Ava Li", roster)
-    assert isinstance(whole, Action)
-    assert whole.assignment == (1, 0)
-
-
 @given(st.permutations(range(8)), st.randoms(use_true_random=False))
 def test_a_formatted_proposal_reads_back(plan: list[int], rng: random.Random) -> None:
     text = format_proposal(plan, ROSTER)

@@ -1,8 +1,15 @@
+"""Scripted partners: what they tell, in which words, at which dose, and which plans they accept."""
+
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,12 +20,14 @@ from slim_rl.dialogue.players import PartnerFailure, make_partner
 from slim_rl.environment import Utterance, View
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.actions import format_proposal
-from slim_rl.games.matching.env import MatchingEnv
+from slim_rl.games.matching.env import MatchingEnv, MatchingView
 from slim_rl.games.matching.generate import generate_games
+from slim_rl.games.matching.partners.judging import estimates, judge
 from slim_rl.games.matching.partners.scripted import (
     GREETINGS,
     NOTED,
     PROPOSE,
+    SILENT,
     VAGUE,
     ForthcomingPartner,
     MutePartner,
@@ -26,229 +35,188 @@ from slim_rl.games.matching.partners.scripted import (
     ShyPartner,
 )
 from slim_rl.games.matching.reading.reader import read
+from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.state import GameState, MatchingSettings, best_assignment
+from tests.games.matching.partners.match import LARGE, SCALED, SMALL, Match, asked_all, cells, stated
 
-SMALL = next(generate_games(1, MatchingSettings(n=3, scales=False), seed=4))
-SCALED = next(generate_games(1, MatchingSettings(n=3, scales=True), seed=4))
-LARGE = next(generate_games(1, MatchingSettings(n=8, scales=True), seed=4))
-KINDS = [ShyPartner, ForthcomingPartner, MutePartner]
-
-
-class Match:
-    """A game between a partner and someone whose words are given; keeps what the partner sees."""
-
-    def __init__(
-        self, partner: ScriptedPartner, state: GameState = SMALL, seat: int = 1, seed: int = 0, max_turns: int = 20
-    ) -> None:
-        self.partner, self.state, self.seat, self.seed = partner, state, seat, seed
-        self.env = MatchingEnv(max_turns=max_turns)
-        self.env.reset(state)
-        self.history: list[Utterance] = []
-
-    @property
-    def over(self) -> bool:
-        return self.env.end is not None
-
-    def partner_turn(self) -> str:
-        view = View(self.seat, "", "", tuple(self.history), self.env.get_private_view(self.seat), self.seed)
-        text = self.partner.action(view)
-        self._step(self.seat, text)
-        return text
-
-    def say(self, text: str) -> str | None:
-        """Someone's turn and, if the game took it and continues, the partner's reply."""
-        taken = self._step(1 - self.seat, text)
-        return self.partner_turn() if taken and not self.over else None
-
-    def _step(self, seat: int, text: str) -> bool:
-        _, _, info = self.env.step(text)
-        if info["error"] is None or seat == self.seat:
-            self.history.append(Utterance(seat, text, info["error"]))
-        return info["error"] is None
+KINDS = {"shy": ShyPartner, "forthcoming": ForthcomingPartner, "mute": MutePartner}
+ROWS = [json.loads(line) for line in Path(__file__).with_name("replies.jsonl").open(encoding="utf-8")]
+STOCK = {"VAGUE": VAGUE, "NOTED": NOTED, "SILENT": SILENT, "PROPOSE": (PROPOSE,)}
 
 
-def names(state: GameState, pair: tuple[int, int]) -> str:
-    return f"{state.roster.reviewers[pair[0]]} on {state.roster.short_papers[pair[1]]}"
-
-
-def cells(state: GameState, seat: int, known: bool) -> list[tuple[int, int]]:
-    return [
-        (r, p) for r, row in enumerate(state.displayed(seat)) for p, v in enumerate(row) if (v is not None) == known
-    ]
-
-
-def stated(texts: list[str], state: GameState) -> dict[tuple[int, int], float]:
-    """Values the partner told, read by the one pattern it may use."""
-    pattern = re.compile(r"(\w+ \w+) on ([A-Za-z]+): (\d+)\.")
-    roster = state.roster
-    found = {}
-    for text in texts:
-        for reviewer, paper, value in pattern.findall(text):
-            found[roster.reviewers.index(reviewer), roster.short_papers.index(paper)] = int(value)
-    return found
-
-
-@pytest.mark.parametrize("state", [SMALL, SCALED, LARGE])
-def test_shy_tells_what_it_is_asked_and_what_it_lacks(state: GameState) -> None:
-    known, unknown = cells(state, 1, True)[0], cells(state, 1, False)[0]
-    value = state.displayed(1)[known[0]][known[1]]
-    match = Match(ShyPartner(), state)
-    assert match.say(f"[message] How is {names(state, known)}?") == f"[message] {names(state, known)}: {value}."
-    assert match.say(f"[message] {names(state, unknown)}?") == f"[message] I have no score for {names(state, unknown)}."
-    both = match.say(f"[message] What do you have for {names(state, unknown)} and {names(state, known)}?")
-    assert both == f"[message] I have no score for {names(state, unknown)}. {names(state, known)}: {value}."
-
-
-def test_shy_is_vague_on_general_questions() -> None:
-    match = Match(ShyPartner())
-    for question in ("What do you have for Ava?", "What are your best matches?", "Tell me your scores."):
-        assert match.say(f"[message] {question}") in [f"[message] {text}" for text in VAGUE]
-
-
-def test_one_message_cannot_have_the_whole_table() -> None:
-    roster = LARGE.roster
-    everything = (
-        f"[message] What are your scores for {', '.join(roster.first_names)} on {', '.join(roster.short_papers)}?"
-    )
-    assert len(read(everything, roster).asked) == 64
-    vague = [f"[message] {text}" for text in VAGUE]
-    assert Match(ShyPartner(), LARGE).say(everything) in vague
-    three = "[message] How is Ava Li on BLEU, GLUE and QuAC?"
-    assert Match(ShyPartner(), LARGE).say(three) in vague
-    answer = Match(ShyPartner(max_pairs=3), LARGE).say(three)
-    assert answer is not None and all(f"Ava Li on {paper}" in answer for paper in ("BLEU", "GLUE", "QuAC"))
-    assert ShyPartner(max_pairs=3).identity["max_pairs"] == 3
-
-
-def test_a_question_that_is_no_sentence_is_not_answered() -> None:
-    pair = names(LARGE, cells(LARGE, 1, True)[0])
-    assert Match(ShyPartner(), LARGE).say(f"[message] What is for for {pair}?") in [f"[message] {v}" for v in VAGUE]
-    answer = Match(ShyPartner(), LARGE).say(f"[message] {pair}?")
-    assert answer is not None and answer not in [f"[message] {v}" for v in VAGUE]
-
-
-def test_shy_acknowledges_statements_and_invites_proposals() -> None:
-    match = Match(ShyPartner())
-    assert match.say("[message] I have 62 for Ava on BLEU.") in [f"[message] {text}" for text in NOTED]
-    assert match.say("[message] Should we put Ava on BLEU?") == f"[message] {PROPOSE}"
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['partner']} {row['says'][0]}")
+def test_reply_is_that_of_its_line(row: dict[str, Any]) -> None:
+    """A line has the `partner`, its `args`, whether it is `blind`, what it is told and what it `replies`: a text, or one of a kind."""
+    for state in (SMALL, SCALED, LARGE):
+        names, papers, shown = state.roster.reviewers, state.roster.short_papers, state.displayed(1)
+        (r, p), unknown = cells(state)[0], cells(state, False)[0]
+        words = {"known": state.roster.pair((r, p)), "unknown": state.roster.pair(unknown), "value": shown[r][p]}
+        words |= {"reviewers": ", ".join(names), "papers": ", ".join(papers)}
+        blind = replace(state, mask2=((False,) * state.n,) * state.n)
+        match = Match(KINDS[row["partner"]](**row.get("args", {})), blind if row.get("blind") else state)
+        for says, reply in zip(row["says"], row["replies"], strict=True):
+            found = (match.say(f"[message] {says.format(**words)}") or "").removeprefix("[message] ")
+            if reply.endswith("{table}"):
+                assert found.startswith(reply.removesuffix("{table}"))
+                assert dict(read(found, state.roster).statements) == {(r, p): shown[r][p] for r, p in cells(state)}
+            else:
+                assert found in STOCK.get(reply, (reply.format(**words),)), says
 
 
 def test_stock_sentences_name_nobody() -> None:
-    for text in (*GREETINGS, *VAGUE, *NOTED, PROPOSE):
-        assert SMALL.roster.find(text) == []
-        assert not re.search(r"\d", text)
+    for text in (*GREETINGS, *VAGUE, *NOTED, *SILENT, PROPOSE):
+        assert SMALL.roster.find(text) == [] and not re.search(r"\d", text)
 
 
-@pytest.mark.parametrize("state", [SMALL, LARGE])
-def test_forthcoming_tells_its_whole_table_once(state: GameState) -> None:
-    match = Match(ForthcomingPartner(), state)
-    told = match.say("[message] Hello.")
-    assert told is not None
-    shown = state.displayed(1)
-    assert dict(read(told, state.roster).statements) == {(r, p): shown[r][p] for r, p in cells(state, 1, True)}
-    unknown = cells(state, 1, False)[0]
-    assert match.say(f"[message] {names(state, unknown)}?") == f"[message] I have no score for {names(state, unknown)}."
-    assert match.say("[message] What else?") in [f"[message] {text}" for text in VAGUE]
-
-
-def test_forthcoming_with_an_empty_table() -> None:
-    blind = GameState(
-        SMALL.table, SMALL.mask1, ((False,) * 3,) * 3, 1.0, 1.0, SMALL.best_assignment_reward, SMALL.roster
-    )
-    assert Match(ForthcomingPartner(), blind).say("[message] Hello.") == "[message] All my scores: I have no scores."
-
-
-def test_mute_never_tells() -> None:
-    match = Match(MutePartner(), max_turns=100)
-    for r, p in cells(SMALL, 1, True):
-        reply = match.say(f"[message] How is {names(SMALL, (r, p))}?")
-        assert reply is not None
-        assert reply.startswith("[message] ")
-        assert not re.search(r"\d", reply)
-        assert SMALL.roster.find(reply) == []
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_opens_vaguely(kind: type[ScriptedPartner]) -> None:
+@pytest.mark.parametrize("kind", KINDS.values())
+def test_opening_is_vague_and_after_a_refusal_simpler(kind: type[ScriptedPartner]) -> None:
     assert Match(kind(), seat=0).partner_turn() in [f"[message] {text}" for text in GREETINGS]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_accepts_the_best_plan_and_rejects_the_worst(kind: type[ScriptedPartner]) -> None:
-    best = Match(kind(), LARGE)
-    assert best.say(format_proposal(LARGE.best(), LARGE.roster)) == "[accept]"
-    assert best.env.get_normalized_reward() == 1.0
-    shown = LARGE.displayed(1)
-    worst = min(
-        (tuple(random.Random(i).sample(range(8), 8)) for i in range(2000)),
-        key=lambda plan: sum(50 * LARGE.scale2 if (v := shown[r][p]) is None else v for r, p in enumerate(plan)),
-    )
-    assert Match(kind(), LARGE).say(format_proposal(worst, LARGE.roster)) == "[reject] I think we can do better."
-    assert Match(kind(accept_fraction=0), LARGE).say(format_proposal(worst, LARGE.roster)) == "[accept]"
-
-
-def claims(state: GameState, plan: Sequence[int]) -> str:
-    """A message that claims the most for a plan's pairs and the least for all others."""
-    roster, n = state.roster, state.n
-    return "[message] " + "\n".join(
-        f"{roster.reviewers[r]}: "
-        + ", ".join(f"{roster.short_papers[p]} {999 if plan[r] == p else 1}" for p in range(n))
-        for r in range(n)
-    )
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_it_is_told_does_not_move_its_judgement(kind: type[ScriptedPartner]) -> None:
-    """Plans that are best for both are accepted, and no other plan more often for what is claimed about it."""
-    rng = random.Random(0)
-    for state in generate_games(40, MatchingSettings(n=8, scales=True), seed=6):
-        alone = [[50 * state.scale1 if value is None else value for value in row] for row in state.displayed(0)]
-        for plan in (state.best(), best_assignment(alone)[0], tuple(rng.sample(range(8), 8))):
-            honest, liar = Match(kind(), state), Match(kind(), state)
-            assert len(read(claims(state, plan), state.roster).statements) == 64
-            liar.say(claims(state, plan))
-            verdict = honest.say(format_proposal(plan, state.roster))
-            assert liar.say(format_proposal(plan, state.roster)) == verdict
-            assert verdict == "[accept]" or plan != state.best()
-
-
-def test_same_view_same_reply_and_seeds_differ() -> None:
-    replies = {
-        seed: [Match(ShyPartner(), seed=seed).say("[message] What do you have?") for _ in range(2)]
-        for seed in range(20)
-    }
-    assert all(first == second for first, second in replies.values())
-    assert len({first for first, _ in replies.values()}) == len(VAGUE)
-    state = random.getstate()
-    Match(ShyPartner()).say("[message] Hello")
-    assert random.getstate() == state
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_after_a_refused_action_it_says_something_simpler(kind: type[ScriptedPartner]) -> None:
     env = MatchingEnv()
     env.reset(SMALL)
     env.step("[message] Ava on BLEU?")
     history = (Utterance(0, "[message] Ava on BLEU?"), Utterance(1, "[message] too long", error="refused"))
     text = kind().action(View(1, "", "", history, env.get_private_view(1), 0))
-    assert text == f"[message] {NOTED[0]}"
-    assert env.step(text)[2]["error"] is None
+    assert text == f"[message] {NOTED[0]}" and env.step(text)[2]["error"] is None
 
 
-async def test_another_game_is_a_failure_that_says_so() -> None:
+def test_same_view_same_reply_and_seeds_differ() -> None:
+    def reply(seed: int) -> str | None:
+        return Match(ShyPartner(), seed=seed).say("[message] What do you have?")
+
+    state = random.getstate()
+    assert all(reply(seed) == reply(seed) for seed in range(20))
+    assert len({reply(seed) for seed in range(20)}) == len(VAGUE)
+    assert random.getstate() == state
+    partner = ShyPartner()  # one serves many dialogues
+    matches = [Match(partner, state) for state in (SMALL, LARGE)]
+    replies = [match.ask(cells(match.state)[-1]) for match in matches]
+    assert [list(stated([reply], match.state)) for match, reply in zip(matches, replies, strict=True)] == [
+        [cells(match.state)[-1]] for match in matches
+    ]
+
+
+@pytest.mark.parametrize("kind", ["shy", "forthcoming", "mute", "erring", "rephrased"])
+async def test_config_names_a_partner_of_the_matching_game(kind: str) -> None:
+    args = {"accept_fraction": 0.5} | ({} if kind == "mute" else {"answers": 0.25})
+    partner = make_partner(parse_config({"partner": {"kind": kind, "args": args}}))
+    assert partner is not None and partner.identity.items() >= {"kind": kind, **args}.items()
     with pytest.raises(PartnerFailure, match="matching game only"):
-        await ShyPartner().act(View(1, "", "", (), None, 0))
+        await partner.act(View(1, "", "", (), None, 0))
 
 
-def test_make_partner() -> None:
-    for kind in ("shy", "forthcoming", "mute"):
-        partner = make_partner(parse_config({"partner": {"kind": kind, "args": {"accept_fraction": 0.5}}}))
-        assert partner is not None
-        assert partner.identity["kind"] == kind
-        assert partner.identity["accept_fraction"] == 0.5
-    assert make_partner(parse_config({"partner": {"kind": "self"}})) is None  # the policy plays both seats
+def test_self_play_has_no_partner_and_yoked_needs_a_log() -> None:
+    assert make_partner(parse_config({"partner": {"kind": "self"}})) is None
     with pytest.raises(ConfigError, match=r"partner\.args\.replay"):
         make_partner(parse_config({"partner": {"kind": "yoked"}}))
+
+
+# --- wordings and doses
+
+
+@pytest.mark.parametrize("wordings", [1, 3, 8])
+def test_wordings_are_the_first_so_many(wordings: int) -> None:
+    partner, shown, heard = ShyPartner(wordings=wordings), SMALL.displayed(1), set()
+    assert asked_all(partner, SMALL, 0) == asked_all(partner, SMALL, 0), "a dialogue hears the same words again"
+    for seed in range(60):
+        for (r, p), reply in asked_all(partner, SMALL, seed).items():
+            text = reply.removeprefix("[message] ").replace(SMALL.roster.pair((r, p)), "{names}")
+            heard.add(text.replace(f"{shown[r][p]}", "{value}"))
+    assert heard == set(ShyPartner.score_sentences[:wordings]) and len(heard) == wordings
+
+
+PAIRS = [(r, p) for r in range(3) for p in range(3)]
+TRUE = {pair: Match(ShyPartner()).ask(pair).removeprefix("[message] ") for pair in PAIRS}
+
+
+def answered(chance: float, seed: int) -> set[tuple[int, int]]:
+    """The pairs that a partner answers for in one dialogue, however often asked; its other replies state nothing."""
+    match, found = Match(ShyPartner(answers=chance), seed=seed), set()
+    for pair in PAIRS:
+        replies = {match.ask(pair).removeprefix("[message] ") for _ in range(2)}
+        assert replies == {TRUE[pair]} or replies <= set(SILENT)
+        found |= {pair} if TRUE[pair] in replies else set()
+    return found
+
+
+def test_dose_is_the_share_that_is_answered() -> None:
+    chances = (0.0, 0.25, 0.5, 0.75, 1.0)
+    found = [[answered(chance, seed) for chance in chances] for seed in range(100)]
+    assert all(less <= more for some in found for less, more in pairwise(some))
+    shares = [sum(len(some[number]) for some in found) / (100 * len(PAIRS)) for number in range(5)]
+    assert shares == pytest.approx(chances, abs=0.05) and (shares[0], shares[-1]) == (0, 1)
+
+
+def test_of_two_pairs_it_may_answer_one() -> None:
+    replies = [Match(ShyPartner(answers=0.5), seed=seed).ask((0, 0), (1, 1)) for seed in range(40)]
+    assert {sum(TRUE[pair] in reply for pair in ((0, 0), (1, 1))) for reply in replies} == {0, 1, 2}
+    assert all(any(silent in reply for silent in SILENT) for reply in replies if TRUE[0, 0] not in reply)
+
+
+# --- judgement of plans
+
+
+def view(table: Sequence[Sequence[int | None]], scale: float = 1.0) -> MatchingView:
+    rows = tuple(map(tuple, table))
+    return MatchingView(seat=1, roster=Roster.default(len(rows)), table=rows, scale=scale, pending=None, turns_left=10)
+
+
+def test_plan_is_measured_by_the_own_best_plan() -> None:
+    assert estimates(view([[90, None], [None, 10]])) == ((90, 50), (50, 10))
+    assert estimates(view([[900, None], [None, 100]], scale=10.0)) == ((900, 500), (500, 100))
+    game = view([[90, None], [None, 50]])  # best 140, the other plan 100
+    assert judge(game, (0, 1), 1.0).accepts
+    verdict = judge(game, (1, 0), 0.75)
+    assert (verdict.value, verdict.best, verdict.accepts) == (100, 140, False)
+    assert judge(game, (1, 0), 100 / 140).accepts and judge(view([[99, 0], [0, 99]]), (1, 0), 0.0).accepts
+
+
+@pytest.mark.parametrize("n", [3, 8])
+def test_own_best_plan_is_accepted_at_any_fraction(n: int) -> None:
+    for state in generate_games(300, MatchingSettings(n=n, hardness=0, scales=True), seed=3):
+        game = view(state.displayed(1), state.scale(1))
+        assert judge(game, best_assignment(estimates(game))[0], 1.0).accepts
+
+
+@pytest.mark.parametrize("scales", [False, True])
+def test_acceptance_on_8x8(scales: bool) -> None:
+    """0.75 accepts every pooled-optimal plan, few of the other seat's own plans, and a good third of random ones."""
+    rng = random.Random(0)
+    pooled, other, chance = [], [], []
+    for state in generate_games(60, MatchingSettings(n=8, scales=scales), seed=2):
+        for seat in (0, 1):
+            game, its = (view(state.displayed(each), state.scale(each)) for each in (seat, 1 - seat))
+            pooled.append(judge(game, state.best(), 0.75).accepts)
+            other.append(judge(game, best_assignment(estimates(its))[0], 0.75).accepts)
+            chance.append(judge(game, tuple(rng.sample(range(8), 8)), 0.75).accepts)
+    assert all(pooled) and sum(other) / len(other) < 0.2
+    assert 0.2 < sum(chance) / len(chance) < 0.55
+
+
+def claims(state: GameState, plan: Sequence[int]) -> str:
+    """A message that claims the most for a plan's pairs and the least for all others."""
+    roster, n = state.roster, state.n
+    lines = (", ".join(f"{roster.short_papers[p]} {999 if plan[r] == p else 1}" for p in range(n)) for r in range(n))
+    return "[message] " + "\n".join(f"{name}: {line}" for name, line in zip(roster.reviewers, lines, strict=True))
+
+
+@pytest.mark.parametrize("kind", KINDS.values())
+def test_what_it_is_told_does_not_move_its_judgement(kind: type[ScriptedPartner]) -> None:
+    """The best plan is accepted, the worst is not unless all are, and none more often for what is claimed about it."""
+    rng, rejected = random.Random(0), 0
+    for state in generate_games(20, MatchingSettings(n=8, scales=True), seed=6):
+        own, its = (view(state.displayed(seat), state.scale(seat)) for seat in (1, 0))
+        worst = best_assignment([[-value for value in row] for row in estimates(own)])[0]
+        for plan in (state.best(), best_assignment(estimates(its))[0], worst, tuple(rng.sample(range(8), 8))):
+            honest, liar = Match(kind(), state), Match(kind(), state)
+            assert len(read(claims(state, plan), state.roster).statements) == 64
+            liar.say(claims(state, plan))
+            proposal = format_proposal(plan, state.roster)
+            verdict = honest.say(proposal)
+            assert liar.say(proposal) == verdict and verdict in ("[accept]", "[reject] I think we can do better.")
+            assert Match(kind(accept_fraction=0), state).say(proposal) == "[accept]"
+            rejected += verdict != "[accept]"
+            assert {state.best(): "[accept]", worst: "[reject] I think we can do better."}.get(plan, verdict) == verdict
+    assert rejected > 20
 
 
 # --- properties: whatever the policy says
@@ -263,36 +231,25 @@ _ACTIONS = st.lists(st.one_of(_MESSAGES.map("[message] {}".format), _MESSAGES, _
 
 
 @pytest.mark.parametrize("state", [SMALL, SCALED], ids=["plain", "scaled"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS.values())
 @given(actions=_ACTIONS, seat=st.sampled_from([0, 1]), seed=st.integers(0, 2**31))
 def test_every_reply_is_valid_true_and_asked_for(
     kind: type[ScriptedPartner], state: GameState, actions: list[str], seat: int, seed: int
 ) -> None:
-    match = Match(kind(), state, seat, seed)
+    match = Match(kind(), state, seat, seed, max_turns=20)
     replies = [match.partner_turn()] if seat == 0 else []
     heard: set[tuple[int, int]] = set()
     for action in actions:
         if match.over:
             break
         before = [utterance.text for utterance in match.history if utterance.error is None]
-        reply = match.say(action)
-        if reply is not None:
+        if (reply := match.say(action)) is not None:
             heard |= set(read(action, state.roster, before).asked)
             replies.append(reply)
     assert all(utterance.error is None for utterance in match.history if utterance.seat == seat)
-    values = stated(replies, state)
-    shown = state.displayed(seat)
+    values, shown = stated(replies, state), state.displayed(seat)
     assert all(shown[r][p] == value for (r, p), value in values.items())
     if kind is ShyPartner:
         assert set(values) <= heard
     if kind is MutePartner:
         assert not any(re.search(r"\d", reply) for reply in replies)
-
-
-def test_a_single_partner_serves_many_dialogues() -> None:
-    partner = ShyPartner()
-    matches = [Match(partner, state) for state in (SMALL, LARGE)]
-    asked = [(match, cells(match.state, 1, True)[-1]) for match in matches]
-    replies = [match.say(f"[message] {names(match.state, pair)}?") for match, pair in asked]
-    for (match, (r, p)), reply in zip(asked, replies, strict=True):
-        assert reply == f"[message] {names(match.state, (r, p))}: {match.state.displayed(1)[r][p]}."

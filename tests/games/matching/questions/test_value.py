@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as draw
 from numpy.typing import NDArray
 
@@ -19,13 +19,17 @@ from slim_rl.games.matching.questions.value import frontier as arrays
 from slim_rl.games.matching.state import GameState, MatchingSettings, score_of_best
 from slim_rl.games.matching.study.credit import state_values
 from slim_rl.lab.frontier import Frontier
+from tests.made import STATE
 
 Floats = NDArray[np.float64]
+CELLS = list(product(range(3), repeat=2))
+GAME = GameState.from_dict(STATE | {"scale2": 7.3})  # (0, 1) is the best of the two cells to learn
+GAMES = list(generate_games(800, MatchingSettings(n=3, scales=False), seed=5))
 
 
-def frontier(*arguments: Any) -> Frontier:
+def frontier(games: list[GameState], *arguments: Any) -> Frontier:
     """One asker's, as the lab reads it."""
-    return Frontier(*arrays(*arguments))
+    return Frontier(*arrays(games, [0] * len(games), *arguments))
 
 
 def best(values: Floats) -> tuple[float, tuple[int, ...]]:
@@ -50,66 +54,66 @@ def test_promises_are_exact(n: int) -> None:
         values = np.where(known, rng.integers(0, 100, (n, n)), 50).astype(float)
         got = expected_values(values[None], np.array([best(values)[1]]))[0]
         for r, p in np.argwhere(~known):
-            assert got[r, p] == pytest.approx(brute_promise(values, (r, p)), abs=0.01)
-            assert got[r, p] >= 0
+            assert got[r, p] == pytest.approx(brute_promise(values, (r, p)), abs=0.01) and got[r, p] >= 0
 
 
 @pytest.fixture
-def game() -> GameState:
-    """Seat 0 sees the diagonal; seat 1 sees (0, 1), the best cell, and (1, 0)."""
-    return GameState.from_dict(
-        {
-            "table": [[60, 90, 50], [80, 60, 50], [50, 50, 60]],
-            "mask1": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
-            "mask2": [[0, 1, 0], [1, 0, 0], [0, 0, 0]],
-            "scale1": 1.0,
-            "scale2": 7.3,
-            "best_assignment_reward": 230,
-        }
-    )
+def asker() -> Knowledge:
+    """Seat 0 of `GAME`."""
+    return Knowledge(GAME, 0)
 
 
-def test_question_value_is_the_change_in_expected_score(game: GameState) -> None:
-    asker = Knowledge(game, 0)
+def test_expected_value_is_weighted_by_chance_of_sight(asker: Knowledge) -> None:
+    """Against what a question brings on average, over all tables of a partner that sees as many cells and all answers."""
+    values = np.where(asker.known, np.array(GAME.table), 50).astype(float)
+    for r, p in np.argwhere(~asker.known):  # the partner sees 2 of 9
+        assert asker.expected_value[r, p] == pytest.approx(2 / 9 * brute_promise(values, (r, p)) / 230, abs=1e-4)
+
+
+def test_question_value_is_the_change_in_expected_score(asker: Knowledge) -> None:
     assert asker.informative((0, 1))
     first = asker.ask([(0, 1)], [(0, 1)])  # 180 on the diagonal; then 90 + 50 + 60
-    assert first.value == pytest.approx(20 / 230)
-    assert first.gain == pytest.approx((90 + 80 + 60 - 180) / 230)
+    assert (first.value, first.gain) == pytest.approx((20 / 230, (90 + 80 + 60 - 180) / 230))
     assert not asker.informative((0, 1))
     second = asker.ask([(1, 0)], [(1, 0)])
-    assert second.value == pytest.approx(30 / 230)
-    assert second.gain == 0.0
+    assert (second.value, second.gain) == pytest.approx((30 / 230, 0.0))
     assert asker.ask([(1, 0)], [(1, 0)]).value == 0.0  # it knew
+    assert Knowledge(GAME, 0).update(CELLS) == pytest.approx((50 / 230, 50 / 230)), "all known is the optimum"
 
 
-def test_regret_is_against_the_best_promise(game: GameState) -> None:
-    asker = Knowledge(game, 0)
-    cells = [(r, p) for r in range(3) for p in range(3)]
-    top = max(cells, key=lambda cell: asker.expected_value[cell])
+def test_regret_is_against_the_best_promise_that_is_not_refused(asker: Knowledge) -> None:
+    top = max(CELLS, key=lambda cell: asker.expected_value[cell])
+    before = asker.expected_value.copy()
     assert asker.ask([top], []).regret == 0.0
-    assert asker.ask([(0, 0)], []).regret == pytest.approx(asker.expected_value[top])  # it sees that cell itself
+    assert asker.ask([(0, 0)], []).regret == pytest.approx(before[top])  # it sees that cell itself
     assert asker.ask([(0, 0), top], []).regret == 0.0
     assert asker.ask([], [(0, 1)]).regret is None
+    asker = Knowledge(GAME, 0)
+    assert asker.ask([top], [], refused=[top]).regret == 0.0
+    assert asker.expected_value[top] == 0.0 and not asker.known[top]
+    assert all(asker.expected_value[cell] == before[cell] for cell in CELLS if cell != top)
+    again = asker.ask([top], [])
+    assert again.regret == pytest.approx(asker.expected_value.max()) and again.regret > 0
+    assert asker.ask([(0, 1)], [(0, 1)], refused=[]).value != 0.0, "it may still be told"
 
 
-def test_question_rank_is_by_expected_value_of_information(game: GameState) -> None:
+def test_question_rank_is_by_expected_value_of_information() -> None:
     def asker() -> Knowledge:
-        one = Knowledge(game, 0)
+        one = Knowledge(GAME, 0)
         one.ask([(0, 1)], [(0, 1)])
         return one
 
-    unknown = [(r, p) for r in range(3) for p in range(3) if r != p and (r, p) != (0, 1)]
+    unknown = [(r, p) for r, p in CELLS if r != p and (r, p) != (0, 1)]
     ranks = {cell: asker().ask([cell], []).rank for cell in unknown}
     expected_value = asker().expected_value
     for cell in unknown:
-        others = [expected_value[other] for other in unknown if other != cell]
-        ties = sum(abs(each - expected_value[cell]) < 1e-9 for each in others)
-        assert ranks[cell] == (sum(each < expected_value[cell] - 1e-9 for each in others) + ties / 2) / 4
+        others = [expected_value[other] - expected_value[cell] for other in unknown if other != cell]
+        ties = sum(abs(each) < 1e-9 for each in others)
+        assert ranks[cell] == (sum(each < -1e-9 for each in others) + ties / 2) / 4
     assert sum(rank or 0 for rank in ranks.values()) / 5 == pytest.approx(0.5) and len(set(ranks.values())) > 1
 
 
-def test_known_or_repeated_question_is_redundant_and_unranked(game: GameState) -> None:
-    asker = Knowledge(game, 0)
+def test_known_or_repeated_question_is_redundant_and_unranked(asker: Knowledge) -> None:
     assert asker.unknown == 6
     assert asker.ask([(0, 1)], [(0, 1)]).redundant == () and asker.unknown == 5
     for seen_told_or_in_vain in ((0, 0), (0, 1), (0, 2), (0, 2)):
@@ -123,108 +127,53 @@ def test_known_or_repeated_question_is_redundant_and_unranked(game: GameState) -
     assert asker.ask([(2, 1)], []).rank is None, "there was no other to ask about"
 
 
-def test_what_neither_player_sees_counts_50_and_is_asked_once(game: GameState) -> None:
-    asker = Knowledge(game, 0)
+def test_what_neither_player_sees_counts_50_and_is_asked_once(asker: Knowledge) -> None:
     assert asker.expected_value[0, 2] > 0
-    assert asker.ask([(0, 2)], [], [(0, 2)]).value == 0.0
-    assert asker.expected_value[0, 2] == 0.0
+    assert asker.ask([(0, 2)], [], [(0, 2)]).value == asker.expected_value[0, 2] == 0.0
     assert asker.update([(1, 2)]) == (0.0, 0.0)  # the partner cannot know it, whatever it says
     assert asker.update([], [(0, 1)]) == (0.0, 0.0)  # it does see that one
 
 
-def test_expected_value_is_weighted_by_chance_of_sight(game: GameState) -> None:
-    """Against what a question brings on average, over all tables of a partner that sees as many cells and all answers."""
-    asker = Knowledge(game, 0)
-    known = np.array(game.mask1, dtype=bool)
-    values = np.where(known, np.array(game.table), 50).astype(float)
-    seen = 2 / 9  # the share of its table that the partner sees
-    for r, p in np.argwhere(~known):
-        brought = seen * brute_promise(values, (r, p)) + (1 - seen) * 0.0
-        assert asker.expected_value[r, p] == pytest.approx(brought / 230, abs=1e-4)
+def test_frontier_meets_the_reference_points_and_greedy_is_above() -> None:
+    random, greedy = (frontier(GAMES, 9, strategy).rewards.mean(axis=0) for strategy in ("random", "greedy"))
+    assert random[:5] == pytest.approx([0.78, 0.845, 0.89, 0.935, 0.965], abs=0.01) and random[9] == 1.0
+    assert random[0] == greedy[0] and (greedy[1:3] > random[1:3] + 0.005).all()
+    assert (np.diff(greedy) >= 0).all() and (np.diff(random) >= 0).all()
 
 
-def test_a_refused_pair_promises_nothing_and_may_still_be_told(game: GameState) -> None:
-    asker = Knowledge(game, 0)
-    cells = [(r, p) for r in range(3) for p in range(3)]
-    top = max(cells, key=lambda cell: asker.expected_value[cell])
-    before = asker.expected_value.copy()
-    assert asker.ask([top], [], refused=[top]).regret == 0.0
-    assert asker.expected_value[top] == 0.0 and not asker.known[top]
-    assert all(asker.expected_value[cell] == before[cell] for cell in cells if cell != top)
-    again = asker.ask([top], [])
-    assert again.regret == pytest.approx(asker.expected_value.max()) and again.regret > 0
-    assert asker.ask([(0, 1)], [(0, 1)], refused=[]).value != 0.0
-
-
-def test_all_known_is_the_optimum(game: GameState) -> None:
-    asker = Knowledge(game, 0)
-    value, gain = asker.update([(r, p) for r in range(3) for p in range(3)])
-    assert value == pytest.approx(50 / 230)
-    assert gain == pytest.approx(50 / 230)
-
-
-GAMES = list(generate_games(800, MatchingSettings(n=3, scales=False), seed=5))
-SEATS = [0] * len(GAMES)
-
-
-def test_random_frontier_meets_the_reference_points() -> None:
-    curve = frontier(GAMES, SEATS, 9, "random").rewards.mean(axis=0)
-    assert curve[:5] == pytest.approx([0.78, 0.845, 0.89, 0.935, 0.965], abs=0.01)
-    assert curve[9] == 1.0
-
-
-def test_greedy_is_above_random_and_both_rise() -> None:
-    random = frontier(GAMES, SEATS, 6, "random").rewards.mean(axis=0)
-    greedy = frontier(GAMES, SEATS, 6, "greedy").rewards.mean(axis=0)
-    assert random[0] == greedy[0]
-    assert (greedy[1:3] > random[1:3] + 0.005).all()
-    assert (np.diff(greedy) >= 0).all()
-    assert (np.diff(random) >= 0).all()
-
-
-def test_frontier_is_the_same_for_a_seed(game: GameState) -> None:
+def test_frontier_is_the_same_for_a_seed() -> None:
     def of(seed: int) -> list[list[float]]:
-        return frontier(GAMES[:99], SEATS[:99], 3, "random", seed).rewards.tolist()
+        return frontier(GAMES[:99], 3, "random", seed).rewards.tolist()
 
     assert of(1) == of(1) != of(2)
-    assert frontier([game], [0], 2).rewards.shape == frontier([game], [0], 2).expected_gain.shape == (1, 3)
-    assert frontier([], [], 2).rewards.shape == (0, 3)
+    assert frontier([GAME], 2).rewards.shape == frontier([GAME], 2).expected_gain.shape == (1, 3)
+    assert frontier([], 2).rewards.shape == (0, 3)
 
 
-@settings(deadline=None)
 @given(draw.integers(2, 4), draw.integers(0, 2**31))
 def test_plans_that_tie_count_by_their_mean(n: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     believed, table = rng.integers(0, 3, (n, n)), rng.integers(0, 100, (n, n))
     plans = list(permutations(range(n)))
     believes = [sum(believed[r][p] for r, p in enumerate(plan)) for plan in plans]
-    scores = [
-        sum(table[r][p] for r, p in enumerate(plan))
-        for plan, belief in zip(plans, believes, strict=True)
-        if belief == max(believes)
-    ]
+    ties = [plan for plan, belief in zip(plans, believes, strict=True) if belief == max(believes)]
+    scores = [sum(table[r][p] for r, p in enumerate(plan)) for plan in ties]
     assert score_of_best(believed[None], table[None])[0] == pytest.approx(np.mean(scores))
 
 
-def test_state_values_are_of_what_was_known_before_each_turn(game: GameState) -> None:
-    r, p = next((r, p) for r in range(game.n) for p in range(game.n) if game.mask2[r][p] and not game.mask1[r][p])
-    roster = game.roster
-    names = f"{roster.reviewers[r]} on {roster.short_papers[p]}"
+def test_state_values_are_of_what_was_known_before_each_turn(asker: Knowledge) -> None:
     said = {"kind": "message"}
     turns = [
-        Turn(f"[message] What is {names}?", 0, "policy", said),
+        Turn("[message] What is Ava Li on Electra?", 0, "policy", said),
         Turn("wrong", 1, "partner", None, "no tag"),
-        Turn(f"[message] {names}: {game.displayed(1)[r][p]}.", 1, "partner", said),
+        Turn(f"[message] Ava Li on Electra: {GAME.displayed(1)[0][1]}.", 1, "partner", said),
         Turn("nonsense", 0, "policy", None, "no tag"),
-        Turn(f"[message] What is {names}?", 0, "policy", said),
+        Turn("[message] What is Ava Li on Electra?", 0, "policy", said),
     ]
-    dialogue = Dialogue("d", "g", 0, 0, game.to_dict(), {}, {}, turns=turns)
+    dialogue = Dialogue("d", "g", 0, 0, GAME.to_dict(), {}, {}, turns=turns)
     annotate(dialogue)
-    knowledge = Knowledge(game, 0)
-    before = knowledge.expected
-    value, _ = knowledge.update([(r, p)])
-    assert state_values(dialogue) == pytest.approx([before, before + value, before + value])
-    assert [turn.state_value for turn in turns if turn.role == "policy"] == pytest.approx(
-        state_values(dialogue), abs=1e-6
-    )
+    before, (value, _) = asker.expected, asker.update([(0, 1)])
+    expected = pytest.approx([before, before + value, before + value], abs=1e-6)
+    assert state_values(dialogue) == expected
+    assert [turn.state_value for turn in turns if turn.role == "policy"] == expected
     assert turns[0].question_value == pytest.approx(value, abs=1e-6)

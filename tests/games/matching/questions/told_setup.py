@@ -53,8 +53,9 @@ def learnable(game: GameState) -> list[tuple[int, int]]:
 
 
 def worded(wording: str, game: GameState = GAME, at: int = 0) -> str:
+    """Fills in names: {a} on {x} is a pair to learn, {v} its score and {wrong} another one; {b} on {y} and {c} on {z} are two more."""
     pairs = learnable(game)
     (a, x), (b, y), (c, z) = (pairs[(at + step) % len(pairs)] for step in range(3))
     names, papers = game.roster.reviewers, game.roster.short_papers
     fields = {"a": names[a], "b": names[b], "c": names[c], "x": papers[x], "y": papers[y], "z": papers[z]}
-    return wording.replace("\\n", "\n").format(**fields)
+    return wording.replace("\\n", "\n").format(**fields, v=game.table[a][x], wrong=game.table[a][x] + 1)
