@@ -161,18 +161,17 @@ class Game:
     async def _ask(self, seat: int, view: View) -> Turn:
         """Returns the player's turn, which is kept. Raises DialogueOver if no whole one came."""
         began, is_policy, player = time.monotonic(), seat in self.dialogues, self.players[seat]
-        # an endpoint has its own limit
-        longest = self.limits.turn_seconds if is_policy or not player.costs_money else None
+        longest = self.limits.turn_seconds if is_policy or not player.limits_itself else None
+        late = f"a turn of the {'policy' if is_policy else 'partner'} took longer than {longest or 0:g} s"
         try:
             async with asyncio.timeout(longest) as clock:
                 turn: Turn = await player.act(view)
+            if longest and time.monotonic() - began > longest:  # a player that blocks the event loop cannot be stopped
+                raise DialogueOver(StopReason.DEADLINE, late)
         except TimeoutError:
             if not clock.expired():  # another timeout, inside the player: a fault
                 raise
-            raise DialogueOver(
-                StopReason.DEADLINE,
-                f"a turn of the {'policy' if is_policy else 'partner'} took longer than {longest:g} s",
-            ) from None
+            raise DialogueOver(StopReason.DEADLINE, late) from None
         except PartnerFailure as failure:
             if failure.usage is not None and failure.usage.input_tokens:  # the record keeps every call that cost money
                 lost = Turn("", error=failure.failure, thought=failure.thought, usage=failure.usage)

@@ -56,10 +56,12 @@ class Player(ABC):  # noqa: B024
     Class attributes:
         reads_tokens: it samples tokens; False: it reads and writes text.
         costs_money: its turns may cost money.
+        limits_itself: it has a time limit of its own per turn, in place of limits.turn_seconds.
     """
 
     reads_tokens: bool = False
     costs_money: ClassVar[bool] = False
+    limits_itself: ClassVar[bool] = False
 
     if TYPE_CHECKING:  # a property, or an attribute that the class or its constructor sets
 

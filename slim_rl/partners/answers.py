@@ -91,9 +91,9 @@ TABLE = (
     ),
     Row(
         "length",
-        r"^400 .*(max_tokens|max_completion_tokens|token (limit|budget)).*\b(reached|exceeded|exhausted|spent|used up)\b(?!.*\b(must|should|allowed)\b)",
+        r"^400 .*(max_tokens|max_completion_tokens|token (limit|budget)).*\b(reached|exceeded|exhausted|spent|consumed|hit|used up)\b(?!.*\b(must|should|allowed)\b)",
     ),
-    Row("parameter", r"^(0|400|404|422|501) "),  # if `named_parameter` finds one
+    Row("parameter", r"^(0|400|404|422|50[01]) "),  # if `named_parameter` finds one
     Row(
         "refused",
         r"^403|^(0|400|404|422) .*(model[_ ]not[_ ](found|exist)|(invalid|unknown|unsupported) model|not a valid model|"
@@ -121,16 +121,17 @@ LEARNED = {
     SYSTEM: "begins the first user message",
 }
 _ROLES = re.compile(
-    r"\b(system|developer)\b.{0,40}\b(role|message|prompt|instruction)|\broles?\b.{0,60}\b(system|alternate)\b",
+    r"\b(system|developer)\b.{0,40}\b(role|message|prompt|instruction)|\broles?\b.{0,120}\b(system|alternate)\b|\bgot system\b|"
+    r"\bfirst message\b",
     re.IGNORECASE,
 )
 _LONG_AGO = 1e9  # seconds since 1970 of a time in 2001: no pause is that long
-PAUSE_HEADERS = re.compile("^retry-after|ratelimit-reset", re.IGNORECASE)
+PAUSE_HEADERS = re.compile("retry-after|ratelimit.*reset", re.IGNORECASE)
 # "try again in 7m12s", "resets at 2026-11-28T23:00Z", "retryDelay": "34s", "retry_after_ms": 1500; a number without a unit only as a
 # value of JSON
 _UNITS = r"\d+(?:\.\d+)?\s*(?:ms|s|m|h|d|millis\w*|sec\w*|min\w*|hours?|days?)(?![a-z])"
 _PAUSE = re.compile(
-    rf"(?:retry|again|wait|reset)(?P<key>[\w\s\"':=-]{{0,30}}?)(?:(?P<date>\d{{4}}-\d\d-\d\d[T ][\d:.]+(?:Z|[+-]\d\d:\d\d))|"
+    rf"(?:retry|again|wait|reset|back|available in|cooldown|estimated_time)(?P<key>[\w\s\"':=-]{{0,30}}?)(?:(?P<date>\d{{4}}-\d\d-\d\d[T ][\d:.]+(?:Z| (?:UTC|GMT)|[+-]\d\d:\d\d))|"
     rf"(?P<time>(?:{_UNITS}[\s,and]*)+)|"
     r"[:=]\s*[\"']?(?P<number>\d+(?:\.\d+)?)(?=\s*[\"',}]))",
     re.IGNORECASE,
@@ -253,11 +254,12 @@ class AnswerReader:
         code = str(reported["code"] or "")
         if status == 0 and code.isdecimal() and 300 <= int(code[:4]) < 600:
             status = int(code)
-        parameter = named_parameter(reported, content[:20_000], body)
+        # An error of status 500 may hold anything else, such as the request.
+        parameter = named_parameter(reported, reported["message"] if status == 500 else content[:20_000], body)
         learned = parameter in LEARNED and (parameter in body or parameter == SYSTEM)
         text, flags = f"{status} {content[:20_000]}", re.IGNORECASE | re.DOTALL
         fits = (row for row in TABLE if re.search(row.pattern, text, flags))
-        row = next(row for row in fits if row.kind != "parameter" or parameter)
+        row = next(row for row in fits if row.kind != "parameter" or (learned if status == 500 else parameter))
         kind = "unknown" if row.kind == "parameter" and not learned else row.kind
         if kind == "unknown":
             kind = "request" if ever_answered else "refused"
@@ -296,7 +298,8 @@ def named_parameter(error: Mapping[str, Any], content: str, body: Mapping[str, A
     sent = [name for name in body if name not in ("model", "messages")]
     if (param := error.get("param")) in sent:
         return str(param)
-    places = {name: re.search(rf"(?<!\w){re.escape(name)}(?!\w)", content) for name in (*sent, *LEARNED)}
+    forms = {name: re.escape(name).replace("_", "[_ ]?") for name in (*sent, *LEARNED)}  # also topP, Top P
+    places = {name: re.search(rf"(?<!\w){form}(?!\w)", content, re.IGNORECASE) for name, form in forms.items()}
     places[SYSTEM] = _ROLES.search(content) if body["messages"][0]["role"] == "system" else None
     found = [(name not in sent and name != SYSTEM, match.start(), name) for name, match in places.items() if match]
     return min(found)[2] if found else ""
@@ -325,12 +328,12 @@ def retry_after(headers: Mapping[str, str], content: str = "") -> float | None:
                 seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
             if math.isfinite(seconds):
                 return _pause(seconds)
-    resets = "".join(f"\n{name}: {value}," for name, value in headers.items() if not name.lower().startswith("retry"))
+    resets = "".join(f"\n{name}: {value}," for name, value in headers.items())
     if (asked := _PAUSE.search(content[:20_000] + resets)) is None:
         return None
     if asked["date"]:
         with contextlib.suppress(ValueError):
-            return _pause(datetime.fromisoformat(asked["date"]).timestamp() - time.time())
+            return _pause(datetime.fromisoformat(re.sub(" [A-Z]+", "Z", asked["date"])).timestamp() - time.time())
         return None
     number = asked["number"] and asked["number"] + ("ms" if re.search("_?ms|millis", asked["key"], re.I) else "s")
     parts = re.findall(r"(\d+(?:\.\d+)?)\s*([a-z]+)", (asked["time"] or number).lower())

@@ -55,7 +55,7 @@ class OpenAIPartner(_OverEndpoint):
         endpoint: endpoint of the model; None: a new one.
     """
 
-    costs_money = True
+    costs_money = limits_itself = True
 
     def __init__(self, config: OpenAIConfig, endpoint: Endpoint | None = None) -> None:
         self.config = config

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -188,18 +189,23 @@ def test_policy_turn_longer_than_turn_seconds_fails_the_dialogue(chat) -> None:
     assert [turn.role for turn in dialogue.turns] == ["policy", "partner"]
 
 
-@pytest.mark.parametrize(("paid", "reason"), [(False, StopReason.DEADLINE), (True, StopReason.AGREED)])
-def test_partner_that_hangs_fails_unless_an_endpoint(paid: bool, reason: StopReason, chat) -> None:
+@pytest.mark.parametrize(
+    ("paid", "own", "blocks"), [(False, False, False), (True, False, False), (False, False, True), (True, True, False)]
+)
+def test_partner_that_hangs_fails_unless_it_has_a_limit(paid: bool, own: bool, blocks: bool, chat) -> None:
     class Slow(Says):
-        costs_money = paid
+        costs_money, limits_itself = paid, own
 
         async def act(self, view: Any) -> Turn:
-            await asyncio.sleep(0.4)
+            if blocks:
+                time.sleep(0.4)  # noqa: ASYNC251  as a client without async does
+            else:
+                await asyncio.sleep(0.4)
             return await super().act(view)
 
     dialogue, _ = play(chat, ["go"] * 9, Slow("go"), limits=Limits(turn_seconds=0.3))
-    assert dialogue.stop_reason is reason
-    assert paid or dialogue.failure == "a turn of the partner took longer than 0.3 s"
+    assert dialogue.stop_reason is (StopReason.AGREED if own else StopReason.DEADLINE)
+    assert own or dialogue.failure == "a turn of the partner took longer than 0.3 s"
 
 
 def test_timeout_raised_by_a_player_is_a_fault_and_no_deadline(chat) -> None:

@@ -252,6 +252,12 @@ LEARNED: dict[str, tuple[Step, list[str]]] = {
     "within 200": (inside({"code": 400, "message": "Unsupported parameter(s): `seed`"}), ["seed"]),
     "deprecated": (said(400, "`temperature` is deprecated for this model."), ["temperature"]),
     "out of range": (said(400, "seed must be between 0 and 65535"), ["seed"]),
+    "in camel case": (
+        http(400, [{"error": {"message": 'Unknown name "maxTokens": Cannot find field.'}}]),
+        ["max_tokens"],
+    ),
+    "as a word": (said(400, "Temperature must be 1 for this model."), ["temperature"]),
+    "an argument within 500": (said(500, "TypeError: create() got an unexpected keyword argument 'seed'"), ["seed"]),
 }
 
 
@@ -273,9 +279,18 @@ async def test_of_two_that_exclude_each_other_one_is_left_out(server: OpenAIServ
     assert (await partner.act(VIEW)).text == ANSWER and partner.identity["refused"] == ["temperature"]
 
 
-@pytest.mark.parametrize("words", ["System role not supported", "Conversation roles must alternate user/assistant/..."])
-async def test_refused_system_role_begins_the_first_message(server: OpenAIServer, words: str) -> None:
-    refusal = http(400, {"error": {"message": words}})
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (400, "System role not supported"),
+        (400, "Conversation roles must alternate user/assistant/..."),
+        (400, "Expected last role User or Tool for serving but got system"),
+        (422, "loc: role, msg: Input should be 'user' or 'assistant', type: literal_error, input: system"),
+        (500, "raise_exception('System role not supported')"),
+    ],
+)
+async def test_refused_system_role_begins_the_first_message(server: OpenAIServer, status: int, words: str) -> None:
+    refusal = http(status, {"error": {"message": words}})
     server.meets = lambda body: refusal if body["messages"][0]["role"] == "system" else None
     server.answer = lambda body: ANSWER
     partner = partner_of(server)
@@ -358,6 +373,11 @@ BESIDE: dict[str, Step] = {
     "another turn": Step(text="[message] 60.<|im_end|>\n<|im_start|>user\n[message] And BLEU?"),
     "a turn from its beginning": Step(text="<|im_start|>assistant\n[message] 60.<|im_end|>"),
     "the other player's line": Step(text="[message] 60.\nOther player: And Ava Li on BLEU?\nMe: 60."),
+    "the other player's line, with a dash": Step(text="[message] 60.\nOther Player - And BLEU?"),
+    "the other player's line, under a heading": Step(text="[message] 60.\n## User\nAnd BLEU?"),
+    "the other player's line, below a rule": Step(text="[message] 60.\n***\nPlayer one: And BLEU?"),
+    "words below a rule": Step(text="[message] 60.\n---\nAva Li is 60; stay shy."),
+    "a mark without a pair": Step(text="[message] 60.</answer>"),
     "the other player's tag": Step(text="[message] 60.\n[them] And BLEU?"),
     "another instruction": Step(text="[message] 60.\n### Instruction:\nAsk."),
     "the other player's line, quoted": Step(text="[message] 60.\n> And Ava Li on BLEU?"),
@@ -378,6 +398,7 @@ CUT = {"finish_reason": "length"}
 MALFORMED: dict[str, tuple[Step, str, str | None]] = {
     "OpenAI's limit": (Step(text="[message] A", finish_reason="length"), "too long", None),
     "an object": (Step(text='{"thought": "60", "message": "No."}'), "Begin with a tag", None),
+    "a line of whoever": (Step(text="[message] See:\nReviewer: and BLEU?"), 'begins with "Reviewer:"', None),
     "a label": (Step(text="Thought: it is 60.\nNo."), "Begin with a tag", None),
     "all thought": (Step(part=NOTHING | {"reasoning_content": "Hm."}), "only a thought", "Hm."),
     "all thought, OpenRouter's name": (Step(part=NOTHING | {"reasoning": "Hm."}), "only a thought", "Hm."),

@@ -24,16 +24,21 @@ from slim_rl.partners.endpoint import Endpoint
 from slim_rl.partners.openai_chat import OpenAIPartner
 
 _PARAGRAPHS = re.compile(
-    r"\n[ \t]*\n\s*|\n(?=\W*(?:notes?|thoughts?|thinking|reasoning|explanation|rationale)\b)", re.IGNORECASE
+    r"\n[\s*_=-]*(?:\n\s*|\Z)|\n(?=\W*(?:notes?|thoughts?|thinking|reasoning|explanation|rationale)\b)", re.IGNORECASE
 )
-# Thoughts in marks of any name but HTML's own (<note>, [THINK], ◁think▷), and a line that begins as the other player's.
+# Thoughts in marks of any name except HTML's own (<note>, [THINK], ◁think▷), and marks without a pair at the end (<unk>, </answer>).
+_HTML = r"(?:b|i|u|em|strong|code|span|p)\b"
 _ASIDE = re.compile(
-    r"[<◁]\s*(?!(?:b|i|u|em|strong|code|span|p)\b)([\w:]+)[^<>◁▷]*[>▷].*?[<◁]\s*/\s*\1\s*[>▷]|\[([A-Z]{3,})\].*?\[/\2\]",
+    rf"[<◁]\s*(?!{_HTML})([\w:]+)[^<>◁▷]*[>▷].*?[<◁]\s*/\s*\1\s*[>▷]|\[([A-Z]{{3,}})\].*?\[/\2\]|(?:</?(?!{_HTML})[^\W\d]\w*>\s*)+\Z",
     re.DOTALL,
 )
+# A line that begins as another speaker's in any form ("Other player - ", "## User"), and one with any other label.
 _SPEAKER = re.compile(
-    rf"\n[^\S\n]*(?:>|[#*_]*[^\S\n]*(?!(?i:{TAG.pattern}))\[?(?P<label>[^\W\d_][\w' ]{{0,30}})(?::[*_]*|[*_]+:|\])\s)"
+    r"\n(?:[^\S\n]*>|[\W\d_]{0,20}(?:the )?(?:other player|player|partner|opponent|user|human|assistant|instruction|them|you|me)"
+    r"(?:[ _]?(?:\w|one|two|says))?(?: \([^)\n]*\))?[*_)\]]*[^\S\n]*(?:[-–—→>:)\]]|\n|\Z))",
+    re.IGNORECASE,
 )
+_LABEL = re.compile(r"\n[^\S\n]*[#*_]*[^\S\n]*(?P<label>[^\W\d_][\w' ]{0,30})(?::[*_]*|[*_]+:)\s")
 _LISTED = re.compile(r"(?:[-*•|]|\d+[.)])\s")
 
 
@@ -92,14 +97,14 @@ class MatchingChatPartner(OpenAIPartner):
         """
         text = _ASIDE.sub("", text).strip()
         tag = TAG.search(text)
-        for speaker in _SPEAKER.finditer(text, tag.end() if tag else 0):
-            if speaker["label"] is None or not view.private.roster.find(speaker["label"]):
-                text = text[: speaker.start()]
-                break
+        if speaker := _SPEAKER.search(text, tag.end() if tag else 0):
+            text = text[: speaker.start()]
         tags = list(TAG.finditer(text))
         if not tags:
             first = all(utterance.seat != view.seat for utterance in view.history) and view.private.pending is None
-            is_plain = text[:1] not in ("", *"[<{") and not _SPEAKER.match(f"\n{text}")
+            is_plain = text[:1] not in ("", *"[<{") and not any(
+                label.match(f"\n{text}") for label in (_SPEAKER, _LABEL)
+            )
             return f"[message] {text}" if first and is_plain else text
         # where the line begins, for tags that only decoration stands before
         lines = [text.rfind("\n", 0, tag.start()) + 1 for tag in tags]
@@ -122,4 +127,7 @@ class MatchingChatPartner(OpenAIPartner):
             return action.message
         if action.kind == "propose":
             return "You do not make proposals. Reply with [message]."
+        for label in _LABEL.finditer(text):
+            if not game.roster.find(label["label"]):
+                return f'A line begins with "{label["label"]}:", as another speaker\'s would. Write one message, in sentences.'
         return None
