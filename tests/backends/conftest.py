@@ -1,12 +1,16 @@
-"""What the tests of training by TRL start from, made once."""
+"""What tests of several trainers start from, made once."""
 
 from __future__ import annotations
 
+import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.fakes.models import checkpoint
 
 if TYPE_CHECKING:
     from slim_rl.backends import Result
@@ -16,7 +20,7 @@ if TYPE_CHECKING:
 def warm_start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of games and a tiny warm-started model."""
     from slim_rl.lab.warmstart.train import warmstart
-    from tests.backends.test_trl import make_config
+    from tests.backends.trl_setup import make_config
 
     folder = tmp_path_factory.mktemp("warm-start")
     warmstart(make_config(folder, "warm"), folder / "model")
@@ -31,9 +35,42 @@ def folder(warm_start: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def whole(warm_start: Path, tmp_path_factory: pytest.TempPathFactory) -> Result:
-    """A run that nothing disturbed, which others are compared with."""
+    """A run of TRL's that nothing disturbed, which others are compared with."""
     from slim_rl.backends.trl.run import train
-    from tests.backends.test_trl import make_config
+    from tests.backends.trl_setup import make_config
 
     folder = shutil.copytree(warm_start, tmp_path_factory.mktemp("whole"), dirs_exist_ok=True)
     return train(make_config(folder, "whole"))
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory, tokenizer: Any) -> Path:
+    """A tiny untrained checkpoint."""
+    return checkpoint(tmp_path_factory.mktemp("model"), tokenizer)
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Callable[..., Any]:
+    """verl's runs by their settings, each written once: slim_rl's config and verl's."""
+    from tests.backends.verl_setup import make_run
+
+    made: dict[str, Any] = {}
+
+    def run(settings: dict[str, Any] | None = None, *extra: str) -> Any:
+        key = json.dumps([settings, extra])
+        if key not in made:
+            made[key] = make_run(tmp_path_factory.mktemp("run"), model, settings or {}, *extra)
+        return made[key]
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def rows(runs: Callable[..., Any], tokenizer: Any) -> list[dict[str, Any]]:
+    """Two games, read by verl's own dataset."""
+    from tests.backends.verl_setup import RLHFDataset
+
+    _, verl = runs()
+    dataset = RLHFDataset(verl.data.train_files, tokenizer, verl.data)
+    assert len(dataset) == 4
+    return [dataset[index] | {"uid": f"game{index}"} for index in range(2)]

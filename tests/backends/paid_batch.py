@@ -78,9 +78,8 @@ def _dialogue(number: int, reward: float | None, questions: int) -> Dialogue:
     dialogue = Dialogue(f"train-{STEP}/g{number // 4}/0/{number % 4}", f"g{number // 4}", 0, number, {}, {}, {})
     dialogue.environment, dialogue.annotator_version = f"{__name__}.Known", Tenths.annotator_version
     dialogue.step, dialogue.group, dialogue.turns, dialogue.reward = STEP, f"{number // 4}", turns, reward
-    dialogue.stop_reason = {None: StopReason.PARTNER_FAILED, 0.0: StopReason.DIALOGUE_TOKENS}.get(
-        reward, StopReason.AGREED
-    )
+    ends = {None: StopReason.PARTNER_FAILED, 0.0: StopReason.DIALOGUE_TOKENS}
+    dialogue.stop_reason = ends.get(reward, StopReason.AGREED)
     dialogue.prompt_ids, dialogue.response_ids = [1, 2, 3], list(range(10, 10 + len(mask)))
     dialogue.loss_mask, dialogue.logprobs = mask, [-0.5 * bit for bit in mask]
     return dialogue
@@ -114,10 +113,8 @@ def made_samples(dialogues: list[Dialogue], selfplay: bool = False) -> list[Any]
         sample.rollout_id = index % 4 if selfplay else None
         response = dialogue.response_ids[: 1 if failed else None]
         sample.tokens, sample.response_length = [*dialogue.prompt_ids, *response], len(response)
-        sample.loss_mask, sample.rollout_log_probs = (
-            dialogue.loss_mask[: len(response)],
-            dialogue.logprobs[: len(response)],
-        )
+        sample.loss_mask = dialogue.loss_mask[: len(response)]
+        sample.rollout_log_probs = dialogue.logprobs[: len(response)]
         sample.reward, sample.remove_sample = dialogue.reward or 0.0, failed
         cut = dialogue.stop_reason is StopReason.DIALOGUE_TOKENS
         ended = Sample.Status.TRUNCATED if cut else Sample.Status.COMPLETED

@@ -1,6 +1,8 @@
 """What slime's own code makes of the batch, from the rollout's samples to the advantages of its loss; for each control.
 
-    PYTHONPATH=SLIME:MEGATRON python -m tests.backends.slime_paid FOLDER
+    PYTHONPATH=SLIME:MEGATRON python -m tests.backends.slime_paid FOLDER WORDS...
+
+For each WORDS, a command line as JSON, it prints the flags that slime's parser does not know and whether the dotted paths load.
 
 Its rollout manager and its Megatron actor run in part: `_convert_samples_to_train_data`, `_split_train_data_by_dp`,
 `compute_advantages_and_returns`. SGLang and W&B, which neither needs for this but both import, are stand-ins without content.
@@ -8,9 +10,11 @@ Its rollout manager and its Megatron actor run in part: `_convert_samples_to_tra
 
 from __future__ import annotations
 
+import argparse
 import gc
 import importlib.abc
 import importlib.machinery
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -94,12 +98,27 @@ def check(control: str, folder: Path) -> None:
     assert manager(args, None)._post_process_rewards(whole)[1] == pytest.approx(data["rewards"][4:], abs=1e-5)
 
 
+def read(words: list[str]) -> dict[str, list[Any]]:
+    """The words' unknown flags, and whether each of our dotted paths is found by slime's loader."""
+    from slime.utils.arguments import get_slime_extra_args_provider
+    from slime.utils.misc import load_function
+
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    get_slime_extra_args_provider()(parser)
+    args, unknown = parser.parse_known_args(words)
+    paths = [
+        value for name, value in vars(args).items() if name.endswith("_path") and str(value).startswith("slim_rl.")
+    ]
+    return {"unknown": unknown, "loaded": [callable(load_function(path)) for path in paths]}
+
+
 def main() -> None:
+    found = [read(json.loads(words)) for words in sys.argv[2:]]
     loss.mpu = MagicMock(is_pipeline_last_stage=lambda: True, get_context_parallel_world_size=lambda: 1)
     rollout.ray.put = lambda data, **_: data
     for control in CONTROLS:
         check(control, Path(sys.argv[1]))
-        print(control, flush=True)
+    print(json.dumps({"controls": list(CONTROLS), "pages": found}))
 
 
 if __name__ == "__main__":

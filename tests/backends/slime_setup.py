@@ -64,14 +64,9 @@ def make_args(
     tokenizer_dir: Path, port: int, tmp_path: Path, slim_rl: dict[str, Any] | None = None, **more: Any
 ) -> Namespace:
     """slime's arguments as far as rollouts read them."""
-    config: dict[str, Any] = {
-        "name": "test",
-        "output_dir": str(tmp_path),
-        "game": {"n": 4, "max_turns": 12},
-        "partner": {"kind": "shy", "args": {"accept_fraction": 0.0}},
-        "limits": {"turn_tokens": 200},
-        "slime": {"engine_retry_seconds": 2.0},
-    }
+    config: dict[str, Any] = {"name": "test", "output_dir": str(tmp_path), "game": {"n": 4, "max_turns": 12}}
+    config |= {"partner": {"kind": "shy", "args": {"accept_fraction": 0.0}}, "limits": {"turn_tokens": 200}}
+    config |= {"slime": {"engine_retry_seconds": 2.0}}
     for key, value in (slim_rl or {}).items():
         merged = key not in ("game", "partner") or "environment" not in (slim_rl or {})  # another game has its own
         config[key] = {**config[key], **value} if isinstance(value, dict) and key in config and merged else value
@@ -94,34 +89,23 @@ def make_group(size: int = 4, game: int = 0, first: int = 0) -> list[Sample]:
     env = MatchingEnv()
     env.reset(GAMES[game])
     metadata = {"game_state": GAMES[game].to_dict(), "game_id": f"g{game}", "seat": 0}
-    return [
-        Sample(
-            group_index=game,
-            index=first + number,
-            prompt=env.prompt(0),
-            metadata=copy.deepcopy(metadata),
-            session_id=f"session-{first + number}",
-        )
-        for number in range(size)
-    ]
+    given = {"group_index": game, "prompt": env.prompt(0)}
+    numbers = range(first, first + size)
+    return [Sample(index=i, metadata=copy.deepcopy(metadata), session_id=f"session-{i}", **given) for i in numbers]
 
 
 def sampling_params(args: Namespace, **more: Any) -> dict[str, Any]:
     """What slime hands to every `generate` of a rollout."""
     if args.rollout_top_p != 1.0:
         more.setdefault("custom_params", {"return_top_p_token_ids": True})
-    return {
-        "temperature": args.rollout_temperature,
-        "top_p": args.rollout_top_p,
-        "top_k": args.rollout_top_k,
+    sampling = {name: getattr(args, f"rollout_{name}") for name in ("temperature", "top_p", "top_k")}
+    usual = {
         "max_new_tokens": args.rollout_max_response_len,
         "stop": None,
         "stop_token_ids": None,
-        "skip_special_tokens": False,
         "no_stop_trim": True,
-        "spaces_between_special_tokens": False,
-        **more,
     }
+    return sampling | usual | {"skip_special_tokens": False, "spaces_between_special_tokens": False, **more}
 
 
 async def close() -> None:
@@ -164,11 +148,6 @@ def check_invariant(sample: Sample) -> None:
         assert mask or logprob == 0.0
 
 
-def sampled_ids(server: SGLangServer, key: str) -> list[dict[str, Any]]:
-    """The requests of one dialogue, in order."""
-    return [request for request in server.requests if request["key"] == key]
-
-
 Status = Sample.Status
 
 
@@ -192,8 +171,7 @@ def record(sample: Sample) -> Dialogue:
 
 async def play_and_abort(args: Any, server: SGLangServer, group: list[Sample], after_requests: int) -> list[Any]:
     """Calls the rollout off as slime does: the flag first, then the engine, then wait for all."""
-    tasks = [asyncio.create_task(generate(args, sample, sampling_params(args))) for sample in group]
-    await server.received(after_requests)
+    tasks = await _begun(args, server, group, after_requests)
     state(args).aborted = True
     async with httpx.AsyncClient() as client:
         await client.post(f"{server.url}/abort_request", json={"abort_all": True})
@@ -202,13 +180,18 @@ async def play_and_abort(args: Any, server: SGLangServer, group: list[Sample], a
 
 async def play_and_cancel(args: Any, server: SGLangServer, group: list[Sample], after_requests: int) -> list[Any]:
     """Calls the rollout off by cancelling what plays it, as slime does from v0.3.2 on."""
-    tasks = [asyncio.create_task(generate(args, sample, sampling_params(args))) for sample in group]
-    await server.received(after_requests)
+    tasks = await _begun(args, server, group, after_requests)
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
     assert all(task.cancelled() for task in tasks)
     return group
+
+
+async def _begun(args: Any, server: SGLangServer, group: list[Sample], after_requests: int) -> list[asyncio.Task[Any]]:
+    tasks = [asyncio.create_task(generate(args, sample, sampling_params(args))) for sample in group]
+    await server.received(after_requests)
+    return tasks
 
 
 def remote(partner: OpenAIServer, **more: Any) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -64,95 +65,93 @@ def get(done: Any) -> Any:
     return [get(each) for each in done] if isinstance(done, list) else done()
 
 
-def drive(
-    script: Path, monkeypatch: pytest.MonkeyPatch, failing: dict[str, Exception] | None = None, **arguments: Any
-) -> tuple[int, list[str]]:
-    """Exit code and events of a run of slime's script."""
-    stack, args = Stack(failing or {}), Namespace(**ARGUMENTS | arguments)
-    critic = stack.group("critic", args) if args.use_critic else None
-    logging = {
-        "configure_logger": lambda: None,
-        "init_tracking": lambda _: None,
-        "finish_tracking": lambda _: stack.note("finish"),
-    }
-    due = lambda step, interval, epoch=None, steps=None: (step + 1) % interval == 0 or step + 1 == steps  # noqa: E731
-    stand_ins = {
-        "ray": {"get": get},
-        "slime.ray.placement_group": {
+Drive = Callable[..., tuple[int, list[str]]]
+
+
+@pytest.fixture(params=SCRIPTS, ids=str)
+def drive(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Drive:
+    """Runs slime's script with calls that fail and arguments. Returns the exit code and the events."""
+
+    def driven(failing: dict[str, Exception] | None = None, **arguments: Any) -> tuple[int, list[str]]:
+        stack, args = Stack(failing or {}), Namespace(**ARGUMENTS | arguments)
+        models = stack.group("actor", args), stack.group("critic", args) if args.use_critic else None
+        due = lambda step, interval, epoch=None, steps=None: (step + 1) % interval == 0 or step + 1 == steps  # noqa: E731
+        none = lambda *_: None  # noqa: E731
+        logging = {"configure_logger": none, "init_tracking": none, "finish_tracking": lambda _: stack.note("finish")}
+        groups = {
             "create_placement_groups": lambda args: {"rollout": None},
             "create_rollout_manager": lambda args, group: (stack.manager(), None),
-            "create_training_models": lambda args, groups, manager: (stack.group("actor", args), critic),
-        },
-        "slime.utils.arguments": {"parse_args": lambda: args},
-        "slime.utils.misc": {"should_run_periodic_action": due},
-        "slime.utils.logging_utils": logging,
-        "slime.observability.logging_utils": logging,
-    }
-    for name, members in stand_ins.items():
-        for package in [*(name.rsplit(".", n)[0] for n in range(name.count("."), 0, -1)), name]:
-            module = ModuleType(package)
-            module.__path__ = []  # type: ignore[attr-defined]
-            vars(module).update(members if package == name else {})
-            monkeypatch.setitem(sys.modules, package, module)
-    return driver.train(driver._load(script), args), stack.events
+            "create_training_models": lambda args, groups, manager: models,
+        }
+        stand_ins = {
+            "ray": {"get": get},
+            "slime.ray.placement_group": groups,
+            "slime.utils.arguments": {"parse_args": lambda: args},
+            "slime.utils.misc": {"should_run_periodic_action": due},
+            "slime.utils.logging_utils": logging,
+            "slime.observability.logging_utils": logging,
+        }
+        for name, members in stand_ins.items():
+            for package in [*(name.rsplit(".", n)[0] for n in range(name.count("."), 0, -1)), name]:
+                module = ModuleType(package)
+                module.__path__ = []  # type: ignore[attr-defined]
+                vars(module).update(members if package == name else {})
+                monkeypatch.setitem(sys.modules, package, module)
+        return driver.train(driver._load(request.param), args), stack.events
+
+    return driven
+
+
+def saved(events: list[str]) -> list[str]:
+    return [event.removeprefix("actor saved ") for event in events if event.startswith("actor saved")]
 
 
 STOP = RunStopped("Training stops: the budget is spent.")
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=str)
-@pytest.mark.parametrize(("stop", "last"), [("generate 5", 4), ("eval 3", 3), ("eval 5", 5), ("generate 0", -1)])
+NOT_FINITE = "Unexpected result nan (message='found NaN in local grad norm for bucket #0 in backward pass')"
+
+
+@pytest.mark.parametrize(
+    ("stop", "last", "steps"),
+    [("generate 5", 4, "24"), ("eval 3", 3, "23"), ("eval 5", 5, "25"), ("generate 0", -1, "")],
+)
 def test_a_stopped_run_saves_the_step_it_trained_last(
-    script: Path, stop: str, last: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    drive: Drive, stop: str, last: int, steps: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, events = drive(script, monkeypatch, {stop: STOP})
+    code, events = drive({stop: STOP})
     said = capsys.readouterr()
     assert code == 1 and said.err == "slim-rl: Training stops: the budget is spent.\n", "without Ray's remote traceback"
-    saved = [event for event in events if event.startswith("actor saved")]
-    assert saved == [f"actor saved {step}" for step in sorted({2, last} if last > 0 else []) if step != 5] + [
-        "actor saved 5"
-    ] * (last == 5)
+    assert saved(events) == list(steps)
     assert (f"the {last + 1} steps trained so far are saved" in said.out) == (last >= 0)
     assert last < 0 or f"save {last}" in events, "where the data goes on"
     assert events[-2:] == ["dispose", "finish"]
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=str)
-def test_a_run_that_is_not_stopped_is_slimes_own(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    code, events = drive(script, monkeypatch)
-    assert code == 0
-    assert [event for event in events if event.startswith("actor saved")] == [
-        f"actor saved {step}" for step in (2, 5, 7)
-    ]
+def test_a_run_that_is_not_stopped_is_slimes_own(drive: Drive) -> None:
+    code, events = drive()
+    assert code == 0 and saved(events) == ["2", "5", "7"]
 
 
-NOT_FINITE = RuntimeError(
-    "Unexpected result nan (message='found NaN in local grad norm for bucket #0 in backward pass')"
-)
-
-
-@pytest.mark.parametrize("script", SCRIPTS, ids=str)
 @pytest.mark.parametrize(
     ("call", "error", "words"),
-    [("generate 4", Diverged("Its weights are unusable."), "unusable"), ("actor 4", NOT_FINITE, "gradient is not a finite number")],
-)  # fmt: skip
+    [
+        ("generate 4", Diverged("Its weights are unusable."), "unusable"),
+        ("actor 4", RuntimeError(NOT_FINITE), "gradient is not a finite number"),
+    ],
+)
 def test_a_run_that_has_diverged_saves_nothing_more(
-    script: Path,
-    call: str,
-    error: Exception,
-    words: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    drive: Drive, call: str, error: Exception, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, events = drive(script, monkeypatch, {call: error})
-    assert code == 1 and words in (said := capsys.readouterr().err) and "lower train.learning_rate" in said
-    assert [event for event in events if event.startswith("actor saved")] == ["actor saved 2"]
-    assert events[-2:] == ["dispose", "finish"]
+    code, events = drive({call: error})
+    said = capsys.readouterr().err
+    assert code == 1 and words in said and "lower train.learning_rate" in said
+    assert saved(events) == ["2"] and events[-2:] == ["dispose", "finish"]
 
 
-@pytest.mark.parametrize("script", SCRIPTS[::2], ids=str)
-def test_engines_make_room_for_a_save_and_a_critic_is_saved_too(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, events = drive(script, monkeypatch, {"generate 2": STOP}, offload_rollout=True, use_critic=True)
+@pytest.mark.parametrize("drive", SCRIPTS[::2], indirect=True, ids=str)
+def test_engines_make_room_for_a_save_and_a_critic_is_saved_too(drive: Drive) -> None:
+    _, events = drive({"generate 2": STOP}, offload_rollout=True, use_critic=True)
     assert events[-6:] == ["offload", "actor saved 1", "critic saved 1", "save 1", "dispose", "finish"]
 
 
@@ -183,10 +182,8 @@ def test_flags_unknown_to_slime_and_a_folder_in_use_end_the_job(
     script = str(tmp_path / "train.py")
     monkeypatch.setattr(sys, "argv", sys.argv)
     assert driver.main([script, "--global-bath-size", "8"]) == 1
-    assert (
-        "slime has no flag --global-bath-size and would ignore it; did you mean --global-batch-size?"
-        in capsys.readouterr().err
-    )
+    unknown = "slime has no flag --global-bath-size and would ignore it; did you mean --global-batch-size?"
+    assert unknown in capsys.readouterr().err
     with FileLock(tmp_path / "run" / ".slim-rl-run.lock"):
         assert driver.main([script, "--global-batch-size", "8"]) == 1
     assert "in use" in capsys.readouterr().err

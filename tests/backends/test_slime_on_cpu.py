@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from slime_cpu import flags, precision, run, server, sources
+from slime_cpu import flags, precision, progress, run, server, sources
 from slime_cpu.environment import of_the_script
-from slime_cpu.progress import told
 
 from slim_rl.backends.slime import flags as flags_of_slime
 from slim_rl.backends.slime.launch import missing
@@ -37,18 +36,9 @@ SITE = ROOT / "tools" / "slime_cpu" / "site"
 def test_the_small_models_have_a_script_of_their_shape(model: str) -> None:
     script = of_the_script(ROOT, ROOT)["MODEL_SCRIPT"]
     printed = subprocess.check_output(["bash", "-euc", f'source {script} && echo "${{MODEL_ARGS[@]}}"'], text=True)
-    shape, architecture = (
-        read_object(ROOT / "data" / model / "config.json"),
-        flags_of_slime.parse_flags(printed.split()),
-    )
-    assert architecture["--hidden-size"] == [str(shape["hidden_size"])]
-    assert architecture["--num-layers"] == [str(shape["num_hidden_layers"])]
-    assert architecture["--vocab-size"] == [str(shape["vocab_size"])]
-
-
-def test_missing_without_a_gpu_names_make_run_slime(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert "make run-slime" in missing()
+    shape, found = read_object(ROOT / "data" / model / "config.json"), flags_of_slime.parse_flags(printed.split())
+    names = {"--hidden-size": "hidden_size", "--num-layers": "num_hidden_layers", "--vocab-size": "vocab_size"}
+    assert {flag: found[flag] for flag in names} == {flag: [str(shape[name])] for flag, name in names.items()}
 
 
 @pytest.mark.parametrize(
@@ -60,6 +50,8 @@ def test_missing_without_a_gpu_names_make_run_slime(monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_what_it_cannot_do_is_said_first(change: str, nodes: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert "make run-slime" in missing()
     monkeypatch.setattr(sys, "path", [])  # where nothing is installed
     monkeypatch.setenv("NUM_NODES", nodes)
     with pytest.raises(ConfigError, match=told):
@@ -97,7 +89,10 @@ def test_keep_last_of_saved_models_leaves_one(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "hf").iterdir()] == ["99"]
 
 
-def test_a_step_is_told_when_its_dialogues_are_logged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_step_is_told_when_its_dialogues_are_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "_SECONDS", 0.02)
     path = tmp_path / "train.jsonl"
 
     def log(step: int, upto: int | None = None) -> None:
@@ -107,13 +102,13 @@ def test_a_step_is_told_when_its_dialogues_are_logged(tmp_path: Path, capsys: py
                 file.append(dialogue)
 
     def heard() -> list[str]:
-        time.sleep(1.5)
+        time.sleep(0.4)
         return [line[: len("slim-rl: step    1")] for line in capsys.readouterr().err.splitlines()]
 
     log(0)
     log(1, upto=3)
     calls: list[None] = []
-    with told(path, dialogues=8, done=0, after=lambda: calls.append(None)):
+    with progress.told(path, dialogues=8, done=0, after=lambda: calls.append(None)):
         assert heard() == []
         log(1)
         assert heard() == ["slim-rl: step    1"]
@@ -228,28 +223,19 @@ for wrong in (gemm.multiply, Own, lambda: triton.runtime.driver.active):
     try: wrong(1, 2) if wrong is gemm.multiply else wrong()
     except RuntimeError as error: print(error)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={"PYTHONPATH": f"{SITE}:{SITE.parents[1]}:{ROOT}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    path, command = {"PYTHONPATH": f"{SITE}:{SITE.parents[1]}:{ROOT}"}, [sys.executable, "-c", program]
+    done = subprocess.run(command, env=path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()
     assert said[0].startswith("sgl_kernel.gemm.multiply was called, which is not there without a GPU")
     assert "0 active drivers" in said[2]
 
 
-def test_sources_are_those_that_are_named(tmp_path: Path) -> None:
-    named = {"SLIME_DIR": str(tmp_path / "slime"), "MEGATRON_DIR": str(tmp_path / "megatron")}
-    assert sources.here(named)
-    assert sources.find(named) == (tmp_path / "slime", tmp_path / "megatron")
-
-
 def test_megatron_has_slimes_patch_and_nothing_else(tmp_path: Path) -> None:
     if not sources.here({}):
         pytest.skip("slime's and Megatron's sources are not here")
+    named = {"SLIME_DIR": str(tmp_path / "slime"), "MEGATRON_DIR": str(tmp_path / "megatron")}
+    assert sources.here(named) and sources.find(named) == (tmp_path / "slime", tmp_path / "megatron")
     slime, megatron = sources.find({})
     (archived,) = sources.unpacked("megatron")
     assert archived.parents[1] == megatron.parent and slime.is_relative_to(megatron.parent)
@@ -262,75 +248,65 @@ def test_megatron_has_slimes_patch_and_nothing_else(tmp_path: Path) -> None:
         sources.find({"SLIME_DIR": str(tmp_path)})
 
 
-_SLIME = {"train.py": "", "docker/patch/latest/megatron.patch": """\
+_PATCH = """\
 --- a/megatron/core/layer.py
 +++ b/megatron/core/layer.py
 @@ -1 +1 @@
 -width = 1
 +width = 2
-"""}  # fmt: skip
-_MEGATRON = {"megatron/core/layer.py": "width = 1\n", "tools/none.py": ""}
+"""
+_FILES = {
+    "slime": {"train.py": "", "docker/patch/latest/megatron.patch": _PATCH},
+    "megatron": {"megatron/core/layer.py": "width = 1\n", "tools/none.py": ""},
+}
+_GIT = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"]
 
 
 def published(folder: Path, files: dict[str, str]) -> str:
     """A repository that others can clone, as URL@COMMIT: of these files, which a later commit has changed."""
-    work, bare = folder / "work", folder / "published.git"
     commits = []
-
-    def git(*words: str) -> str:
-        author = ["-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main"]
-        done = subprocess.run(["git", "-C", work, *author, *words], capture_output=True, text=True, check=True)
-        return done.stdout.strip()
-
-    work.mkdir(parents=True)
-    git("init", "--quiet")
     for texts in (files, dict.fromkeys(files, "later\n")):
         for name, text in texts.items():
-            (work / name).parent.mkdir(parents=True, exist_ok=True)
-            (work / name).write_text(text, encoding="utf-8")
-        git("add", ".")
-        git("commit", "--quiet", "--message", "all of it")
-        commits.append(git("rev-parse", "HEAD"))
-    git("clone", "--quiet", "--bare", ".", str(bare))
-    shutil.rmtree(work)
-    return f"file://{bare}@{commits[0]}"
-
-
-def found_from(home: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Where the sources are, told in a folder that has nothing beside it but the package."""
-    program = "from slime_cpu import sources; print(sources.here(), *sources.find(), sources.here())"
-    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": f"{home}:{home}/tools", **variables}
-    command = [sys.executable, "-c", program]
-    return subprocess.run(command, cwd=home, env=environment, capture_output=True, text=True, check=False)
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text, encoding="utf-8")
+        for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "all of it"]):
+            subprocess.run([*_GIT, *words], cwd=folder, check=True)
+        head = subprocess.run([*_GIT, "rev-parse", "HEAD"], cwd=folder, capture_output=True, text=True, check=True)
+        commits.append(head.stdout.strip())
+    return f"file://{folder}@{commits[0]}"
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    (tmp_path / "home").mkdir()
+def find(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Asks where the sources are, in a folder that has nothing beside it but the package."""
+    home = tmp_path / "home"
+    home.mkdir()
     for folder in ("slim_rl", "tools"):
-        (tmp_path / "home" / folder).symlink_to(ROOT / folder)
-    return tmp_path / "home"
+        (home / folder).symlink_to(ROOT / folder)
+    program = "from slime_cpu import sources; print(sources.here(), *sources.find(), sources.here())"
+    usual = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": f"{home}:{home}/tools"}
+    command, options = [sys.executable, "-c", program], {"capture_output": True, "text": True, "check": False}
+    return lambda **variables: subprocess.run(command, cwd=home, env=usual | variables, **options)  # type: ignore[call-overload]
 
 
-def test_sources_that_are_nowhere_are_cloned_at_their_commits(home: Path, tmp_path: Path) -> None:
-    texts = {"slime": _SLIME, "megatron": _MEGATRON}
-    remotes = {f"{name.upper()}_GIT": published(tmp_path / name, files) for name, files in texts.items()}
+def test_sources_that_are_nowhere_are_cloned_at_their_commits(find: Any, tmp_path: Path) -> None:
+    remotes = {f"{name.upper()}_GIT": published(tmp_path / name, files) for name, files in _FILES.items()}
     for cloned in (True, False):
-        done = found_from(home, **remotes)
+        done = find(**remotes)
         assert done.returncode == 0, done.stderr
         before, slime, megatron, after = done.stdout.split()
         assert (before, after) == (str(not cloned), "True")
         assert done.stderr.count("slim-rl: cloning file://") == (2 if cloned else 0), "once"
-        assert Path(slime).is_relative_to(home) and Path(slime, "train.py").read_text() == ""
+        assert Path(slime).is_relative_to(tmp_path / "home") and Path(slime, "train.py").read_text() == ""
         assert Path(megatron, "megatron/core/layer.py").read_text() == "width = 2\n", "with slime's patch"
 
 
-def test_sources_failed_clone_leaves_nothing(home: Path, tmp_path: Path) -> None:
-    done = found_from(home, SLIME_GIT=f"file://{tmp_path}/none.git@0123abc")
+def test_sources_failed_clone_leaves_nothing(find: Any, tmp_path: Path) -> None:
+    done = find(SLIME_GIT=f"file://{tmp_path}/none.git@0123abc")
     assert done.returncode != 0
     assert "'git clone --quiet …' failed" in done.stderr
     assert "give slime's and Megatron's sources by SLIME_DIR and MEGATRON_DIR." in done.stderr
-    assert not any((home / "build" / "upstream").iterdir())
+    assert not any((tmp_path / "home" / "build" / "upstream").iterdir())
 
 
 def test_a_servers_port_leaves_room_above_it() -> None:

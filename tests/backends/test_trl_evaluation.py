@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 pytest.importorskip("trl")
-import torch
+import yaml
 
 from slim_rl.analysis.held_out import cells_of, compare
 from slim_rl.analysis.load import load
@@ -17,33 +18,24 @@ from slim_rl.backends import Result
 from slim_rl.backends.trl import run as local
 from slim_rl.dialogue.log import DialogueLog, read_log
 from slim_rl.dialogue.measures import batch_metrics
-from slim_rl.dialogue.record import Dialogue
-from slim_rl.errors import RunStopped
-from tests.backends.test_trl import make_config, weights
-from tests.backends.test_trl_stop import checkpoints, config_of, partner_calls
-from tests.fakes.openai_server import Step, serving
+from slim_rl.dialogue.record import Dialogue, Turn
+from slim_rl.games.matching.partners.scripted import ShyPartner
+from tests.backends.trl_setup import make_config, same, trained, weights
 
 
-def said(log: Path) -> list[tuple[Any, ...]]:
-    return [(d.step, d.id, [turn.text for turn in d.turns], d.reward) for d in read_log(log)]
+def said(run: Result) -> list[tuple[Any, ...]]:
+    return sorted((d.step, d.id, [turn.text for turn in d.turns], d.reward) for d in trained(run))
 
 
 def evaluations(result: Result) -> dict[str, list[Dialogue]]:
     return {log.stem: list(read_log(log)) for log in sorted(result.log_dir.glob("eval-*.jsonl"))}
 
 
-def same_weights(one: Result, two: Result) -> bool:
-    mine, theirs = weights(one), weights(two)
-    return mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)
-
-
 def test_training_is_the_same_with_and_without_evaluations(
     folder: Path, whole: Result, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = make_config(folder, "between", "train.eval_every=1")
-    result = local.train(config)
-    assert sorted(said(result.log_dir / "train.jsonl")) == sorted(said(whole.log_dir / "train.jsonl"))
-    assert same_weights(result, whole)
+    result = local.train(make_config(folder, "between", "train.eval_every=1"))
+    assert said(result) == said(whole) and same(weights(result.run_dir), weights(whole.run_dir))
     played = evaluations(result)
     assert {name: len(dialogues) for name, dialogues in played.items()} == {f"eval-{step:06}": 4 for step in range(5)}
     assert len({frozenset(dialogue.game_id for dialogue in dialogues) for dialogues in played.values()}) == 1
@@ -53,91 +45,95 @@ def test_training_is_the_same_with_and_without_evaluations(
     assert [line.partition(", held-out: ")[0] for line in lines] == ["step    1", "step    2", "step    3"]
     reward = batch_metrics(played["eval-000002"])["reward"]
     assert f"reward {reward:.3f}" in lines[1] and max(map(len, lines)) <= 80
-
     (pair,) = compare(cells_of(load([whole.log_dir, result.log_dir]).frame))
     assert pair["measures"]["reward"]["value"] == 0, "both as they were played last"
 
 
 def test_policy_that_cannot_play_is_named_before_training(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     local.train(make_config(folder, "cut", "train.steps=1", "limits.turn_tokens=1"))
-    assert (
-        "the policy cannot play this game: 4 of 4 games ended without a result (4 turn_tokens"
-        in capsys.readouterr().err
-    )
+    said = capsys.readouterr().err
+    assert "the policy cannot play this game: 4 of 4 games ended without a result (4 turn_tokens" in said
 
 
-def test_evaluations_follow_eval_every_and_the_last_is_single(folder: Path) -> None:
-    result = local.train(make_config(folder, "every-2", "train.eval_every=2", "train.eval_before=false"))
-    assert {name: len(played) for name, played in evaluations(result).items()} == {"eval-000002": 4, "eval-000004": 4}
-    card = (result.run_dir / "model" / "README.md").read_text(encoding="utf-8")
+class Noted(ShyPartner):
+    """A shy partner that notes the event loops it answers in."""
+
+    loops: ClassVar[list[asyncio.AbstractEventLoop]] = []
+
+    async def act(self, view: Any) -> Turn:
+        self.loops.append(asyncio.get_running_loop())
+        return await super().act(view)
+
+
+def scalars(events: Path) -> dict[str, float]:
+    """The last value of every number in a file of TensorBoard's."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    read = EventAccumulator(str(events))
+    read.Reload()
+    return {name: read.Scalars(name)[-1].value for name in read.Tags()["scalars"]}
+
+
+def test_a_run_has_one_event_loop_its_evaluations_and_a_card(folder: Path) -> None:
+    pytest.importorskip("tensorboard")
+    changes = ("train.steps=3", "train.eval_every=2", "train.eval_before=false", "train.report_to=[tensorboard]")
+    config = make_config(folder, "told", f"partner.kind={__name__}.Noted", *changes)
+    result = local.train(config)
+    played = evaluations(result)
+    assert {name: len(dialogues) for name, dialogues in played.items()} == {"eval-000002": 4, "eval-000003": 4}
+    every = [dialogue for dialogues in (trained(result), *played.values()) for dialogue in dialogues]
+    assert len(Noted.loops) == sum(turn.role == "partner" for dialogue in every for turn in dialogue.turns)
+    assert len(set(map(id, Noted.loops))) == 1
+
+    (events,) = (result.run_dir / "tensorboard").glob("events.out.tfevents.*")
+    last = [dialogue for dialogue in trained(result) if dialogue.step == 2]
+    measured = {f"train/dialogue/{name}": value for name, value in batch_metrics(last).items()}
+    between = batch_metrics(played["eval-000002"])
+    measured |= {f"eval/dialogue/{name}": between[name] for name in ("reward", "questions")}
+    told = scalars(events)
+    assert "train/dialogue/questions" in measured and "train/loss" in told and "train/questions" not in told
+    assert {name: told.get(name) for name in measured} == {n: pytest.approx(v, rel=1e-5) for n, v in measured.items()}
+    assert not list((result.run_dir / "checkpoints").rglob("events.out.*"))
+
+    _, front, card = (result.run_dir / "model" / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    assert yaml.safe_load(front)["library_name"] == "transformers"
+    assert "base_model" not in yaml.safe_load(front)  # a local folder is unknown to a hub
     assert not result.before and "| after training | " in card and "before training" not in card.lower()
+    reward = sum(dialogue.reward or 0.0 for dialogue in result.after) / len(result.after)
+    assert "# told" in card and config.environment in card and f"| {reward:.3f} " in card
 
 
 def test_interrupted_evaluation_resumes_without_repeats(
     folder: Path, whole: Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Twice: in the evaluation of a step with a checkpoint, and of one without, which is trained again."""
     config = make_config(folder, "interrupted", "train.eval_every=1")
-    append, ended = DialogueLog.append, Counter[int | None]()
-
-    def breaks(self: DialogueLog, dialogue: Dialogue) -> None:
-        append(self, dialogue)
-        ended[dialogue.step] += dialogue.phase == "eval"
-        if ended[3] == 2:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(DialogueLog, "append", breaks)
-        with pytest.raises(KeyboardInterrupt):
-            local.train(config)
-    logs = config.run_dir / "logs"
-    early = {log.name: log.read_bytes() for log in logs.glob("eval-*.jsonl")}
-    assert early["eval-000003.jsonl"].count(b"\n") == 2
-
-    resumed = local.train(make_config(folder, "interrupted", "train.eval_every=3"))  # from the checkpoint of step 2
-    assert same_weights(resumed, whole)
-    for name, before in early.items():
-        after = (logs / name).read_bytes()
-        assert after.startswith(before) and (after == before) == (name != "eval-000003.jsonl")
-    for name, dialogues in evaluations(resumed).items():
-        assert len({dialogue.id for dialogue in dialogues}) == len(dialogues) == 4, name
-
-
-def test_evaluation_after_checkpoint_ends_before_next_step(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = make_config(folder, "saved", "train.eval_every=2", "train.steps=3")
-    append, order = DialogueLog.append, list[tuple[str, int | None]]()
+    logs, append = config.run_dir / "logs", DialogueLog.append
+    order = list[tuple[str, int | None]]()
+    until: int | None = None
 
     def breaks(self: DialogueLog, dialogue: Dialogue) -> None:
         append(self, dialogue)
         order.append((dialogue.phase, dialogue.step))
-        if order.count(("eval", 2)) == 1 and not resumed:
+        if order.count(("eval", until)) == 2:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(DialogueLog, "append", breaks)
-    resumed: list[bool] = []
-    with pytest.raises(KeyboardInterrupt):
-        local.train(config)
-    resumed.append(True)
-    order.clear()
-    local.train(config)
-    assert order == [("eval", 2)] * 3 + [("train", 2)] * 8 + [("eval", 3)] * 4
-
-
-def test_a_partner_that_stops_in_an_evaluation_costs_no_step(folder: Path) -> None:
-    prices = {"gpt-4.1": {"output": 1e6}}
-    evaluated = ("train.eval_games=2", "train.eval_every=2", "train.eval_before=false")
-    with serving() as server:
-        without = config_of(folder, "unevaluated", server, prices=prices)
-        expected = local.train(without)
-        calls = partner_calls(without)
-    with serving() as server:  # 1 US dollar an answer
-        server.meets = lambda body: Step(usage={"prompt_tokens": 1000, "completion_tokens": 1})
-        settings: dict[str, Any] = {"prices": prices}
-        budget = calls[0] + calls[1] + 0.5
-        config = config_of(folder, "poor", server, *evaluated, budget_usd=budget, **settings)
-        with pytest.raises(RunStopped, match=r"budget_usd.*The 2 steps before it are saved"):
+    early: dict[str, bytes] = {}
+    for until in (2, 3):
+        order.clear()
+        with pytest.raises(KeyboardInterrupt):
             local.train(config)
-        assert checkpoints(config) == ["checkpoint-2"]
-        result = local.train(config_of(folder, "poor", server, *evaluated, budget_usd=1e6, **settings))
-    assert partner_calls(config) == calls and same_weights(result, expected)
-    played = [dialogue.id for dialogue in evaluations(result)["eval-000002"] if not dialogue.failed]
-    assert len(set(played)) == len(played) == 2
+        early |= {log.name: log.read_bytes() for log in logs.glob("eval-*.jsonl")}
+        assert early[f"eval-{until:06}.jsonl"].count(b"\n") == 2
+    assert order == [("eval", 2)] * 2 + [("train", 2)] * 8 + [("eval", 3)] * 2, (
+        "an evaluation ends before the next step"
+    )
+    until = None
+    resumed = local.train(make_config(folder, "interrupted", "train.eval_every=3"))  # from the checkpoint of step 2
+    assert same(weights(resumed.run_dir), weights(whole.run_dir)) and said(resumed) == said(whole)
+    for name, before in early.items():
+        after = (logs / name).read_bytes()
+        assert after.startswith(before) and (after == before) == (name != "eval-000003.jsonl")
+    for name, dialogues in evaluations(resumed).items():
+        assert Counter(len({dialogue.id for dialogue in dialogues}) for _ in dialogues) == {4: 4}, name

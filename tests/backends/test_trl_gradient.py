@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,101 +17,88 @@ from trl import GRPOTrainer
 
 from slim_rl.backends.trl import scoring
 from slim_rl.backends.trl.micro_batches import by_length, mark_idle, trim
-from tests.backends.test_trl import batch, make_config, make_rollouts
+from tests.backends.trl_setup import batch, make_config, make_rollouts
 
 
-def test_gradient_at_partner_tokens_is_zero_only_by_the_mask(folder) -> None:
-    trainer, _ = make_rollouts(make_config(folder, "gradient"), folder)
+def spread(folder: Path, name: str, advantages: Sequence[float], *changes: str) -> tuple[Any, dict[str, Any]]:
+    """A trainer, and its batch with these advantages."""
+    trainer, _ = make_rollouts(make_config(folder, name, *changes), folder)
     inputs = batch(trainer)
-    inputs["advantages"] = torch.linspace(-1, 1, len(inputs["advantages"]))
+    inputs["advantages"] = torch.tensor(advantages)
+    return trainer, inputs
+
+
+def halves_of(inputs: dict[str, Any]) -> list[dict[str, Any]]:
+    """The batch as two micro-batches."""
+    whole = {name: value for name, value in inputs.items() if value.dim() == 0}
+    return [inputs | {n: v[half] for n, v in inputs.items() if n not in whole} for half in (slice(0, 4), slice(4, 8))]
+
+
+def gradient(trainer: Any, batches: Sequence[dict[str, Any]]) -> list[torch.Tensor]:
+    """Of a step's micro-batches, in the last of which processes add up theirs."""
+    trainer.model.zero_grad()
+    for place, one in enumerate(batches):
+        trainer.accelerator.gradient_state._set_sync_gradients(place == len(batches) - 1)
+        trainer._compute_loss(trainer.model, one).backward()
+    return [p.grad.clone() for p in trainer.model.parameters() if p.grad is not None]
+
+
+RISING = torch.linspace(-1, 1, 8).tolist()
+
+
+def test_gradient_at_partner_tokens_is_zero_only_by_the_mask(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer, inputs = spread(folder, "gradient", RISING)
     partner = (inputs["completion_mask"] * (1 - inputs["tool_mask"])).bool()
     assert partner.any() and inputs["tool_mask"].any()
+    kept: list[torch.Tensor] = []
+    compute = trainer._get_per_token_logps_and_entropies
 
-    def gradient(inputs: dict[str, Any]) -> torch.Tensor:
-        kept: list[torch.Tensor] = []
-        compute = trainer._get_per_token_logps_and_entropies
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        logps, *rest = compute(*args, **kwargs)
+        logps.retain_grad()
+        kept.append(logps)
+        return (logps, *rest)
 
-        def watched(*args: Any, **kwargs: Any) -> Any:
-            logps, *rest = compute(*args, **kwargs)
-            logps.retain_grad()
-            kept.append(logps)
-            return (logps, *rest)
-
-        trainer._get_per_token_logps_and_entropies = watched
-        try:
-            trainer._compute_loss(trainer.model, inputs).backward()
-        finally:
-            trainer._get_per_token_logps_and_entropies = compute
-        assert kept[0].grad is not None
-        return kept[0].grad
-
-    masked = gradient(inputs)
+    monkeypatch.setattr(trainer, "_get_per_token_logps_and_entropies", watched)
+    gradient(trainer, [inputs, {key: value for key, value in inputs.items() if key != "tool_mask"}])
+    masked, unmasked = (logps.grad for logps in kept)
     assert torch.all(masked[partner] == 0.0)
     assert torch.all(masked[inputs["tool_mask"].bool() & inputs["completion_mask"].bool()] != 0.0)
-    unmasked = gradient({key: value for key, value in inputs.items() if key != "tool_mask"})
     assert torch.any(unmasked[partner] != 0.0)
 
 
-def test_gradient_is_unchanged_by_sorting_by_length(folder) -> None:
-    trainer, _ = make_rollouts(make_config(folder, "by_length"), folder)
-    inputs = batch(trainer)
-    inputs["advantages"] = torch.linspace(-1, 1, len(inputs["advantages"]))
-    halves = [
-        {name: value if value.dim() == 0 else value[half] for name, value in inputs.items()}
-        for half in (slice(0, 4), slice(4, 8))
-    ]
-
-    def gradient(batches: Any) -> list[torch.Tensor]:
-        trainer.model.zero_grad()
-        for one in batches:
-            trainer._compute_loss(trainer.model, one).backward()
-        return [p.grad.clone() for p in trainer.model.parameters() if p.grad is not None]
-
+def test_gradient_is_unchanged_by_sorting_by_length(folder: Path) -> None:
+    trainer, inputs = spread(folder, "by_length", RISING)
+    halves = halves_of(inputs)
     ordered = by_length(halves)
-    for expected, found in zip(gradient(halves), gradient(ordered), strict=True):
+    for expected, found in zip(gradient(trainer, halves), gradient(trainer, ordered), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
     lengths = [(one["prompt_mask"].sum(1) + one["completion_mask"].sum(1)).tolist() for one in ordered]
     assert lengths[0] + lengths[1] == sorted(lengths[0] + lengths[1])
     assert trim(ordered[0])["completion_ids"].shape[1] <= inputs["completion_ids"].shape[1]
 
 
-def test_gradient_is_unchanged_by_skipping_zero_advantages(folder) -> None:
-    trainer, _ = make_rollouts(make_config(folder, "idle"), folder)
-    inputs = batch(trainer)
-    inputs["advantages"] = torch.tensor([0.0, 0.5] * (len(inputs["advantages"]) // 2))
-    halves = [
-        {name: value if value.dim() == 0 else value[half] for name, value in inputs.items()}
-        for half in (slice(0, 4), slice(4, 8))
-    ]
-    computed: list[int] = []
-    trainer.model.register_forward_pre_hook(
-        lambda module, args, kwargs: computed.append(len(kwargs["input_ids"])), with_kwargs=True
-    )
-
-    def gradient(batches: Any) -> list[torch.Tensor]:
-        trainer.model.zero_grad()
-        for place, one in enumerate(batches):
-            trainer.accelerator.gradient_state._set_sync_gradients(place == len(batches) - 1)
-            trainer._compute_loss(trainer.model, one).backward()
-        return [p.grad.clone() for p in trainer.model.parameters() if p.grad is not None]
-
-    expected = gradient(halves)
+def test_gradient_is_unchanged_by_skipping_zero_advantages(folder: Path) -> None:
+    trainer, inputs = spread(folder, "idle", [0.0, 0.5] * 4)
+    halves, computed = halves_of(inputs), list[int]()
+    trainer.model.register_forward_pre_hook(lambda *_: computed.append(1))
+    expected = gradient(trainer, halves)
     assert len(computed) == 2, "each half has dialogues with an advantage"
     ordered = by_length(halves)
     mark_idle(ordered)
-    for found, wanted in zip(gradient(ordered), expected, strict=True):
+    for found, wanted in zip(gradient(trainer, ordered), expected, strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-6)
     assert len(computed) == 3
     nothing = [{**half, "advantages": half["advantages"] * 0} for half in halves]
     mark_idle(nothing)
-    gradient(nothing)
+    gradient(trainer, nothing)
     assert len(computed) == 4, "a step's last micro-batch is computed in any case: that is where processes add up"
 
 
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("regularised", [False, True])
 def test_rewards_equal_but_for_rounding_are_no_signal(
-    scaled: bool, regularised: bool, folder, monkeypatch: pytest.MonkeyPatch
+    scaled: bool, regularised: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes = [f"train.scale_rewards={scaled}", f"train.kl_coef={0.1 * regularised}"]
     trainer, _ = make_rollouts(make_config(folder, f"rounding-{scaled}-{regularised}", *changes), folder)
@@ -126,17 +114,17 @@ def test_rewards_equal_but_for_rounding_are_no_signal(
     assert bool(equal.any()) is regularised, "a KL computes every dialogue, so that nothing is skipped"
 
 
-def test_kl_gradient_is_that_of_the_kl_not_its_estimate(folder) -> None:
+def test_kl_gradient_is_that_of_the_kl_not_its_estimate(folder: Path) -> None:
     """log(policy / start) for each token's log-probability, as slime and verl have it (see `slim_rl.config.trainers`)."""
-    trainer, _ = make_rollouts(make_config(folder, "kl", "train.kl_coef=0.1", "train.loss=sequence"), folder)
-    inputs = batch(trainer)
-    ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
-    mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
+    trainer, inputs = spread(folder, "kl", [0.0] * 8, "train.kl_coef=0.1", "train.loss=sequence")
+    ids, mask = (torch.cat([inputs[f"prompt_{n}"], inputs[f"completion_{n}"]], dim=1) for n in ("ids", "mask"))
     trained = inputs["completion_mask"] * inputs["tool_mask"]
-    said, _, _ = super(type(trainer), trainer)._get_per_token_logps_and_entropies(
-        trainer.model, ids, mask, inputs["completion_ids"].shape[1], len(ids)
-    )
-    inputs["advantages"] = torch.zeros_like(inputs["advantages"])
+    compute = super(type(trainer), trainer)._get_per_token_logps_and_entropies
+    said, _, _ = compute(trainer.model, ids, mask, inputs["completion_ids"].shape[1], len(ids))
+    written = inputs["completion_mask"].bool()
+    assert written.sum() > 100
+    reference = inputs["ref_per_token_logps"][written]
+    assert torch.allclose(reference, said[written], atol=1e-4), "the reference of the KL is what TRL computes"
     inputs["ref_per_token_logps"] = start = said.detach() + torch.linspace(-1, 1, said.shape[1])
     weights = list(trainer.model.parameters())
     found = torch.autograd.grad(trainer._compute_loss(trainer.model, inputs), weights)
@@ -146,46 +134,28 @@ def test_kl_gradient_is_that_of_the_kl_not_its_estimate(folder) -> None:
     assert all(torch.allclose(one, other, atol=1e-6) for one, other in zip(found, expected, strict=True))
 
 
-def test_the_reference_of_the_kl_is_what_trl_computes(folder) -> None:
-    trainer, _ = make_rollouts(make_config(folder, "reference", "train.kl_coef=0.1"), folder)
-    inputs = batch(trainer)
-    ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
-    mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
-    compute = super(type(trainer), trainer)._get_per_token_logps_and_entropies
-    with torch.no_grad():
-        whole, _, _ = compute(trainer.model, ids, mask, inputs["completion_ids"].shape[1], len(ids))
-    said = inputs["completion_mask"].bool()
-    assert said.sum() > 100
-    assert torch.allclose(inputs["ref_per_token_logps"][said], whole[said], atol=1e-4)
-
-
 @pytest.mark.parametrize(("temperature", "cost"), [(1.0, 10_000), (0.7, 0)])
-def test_shared_prompts_leave_loss_and_gradient_equal(folder, temperature: float, cost: int, monkeypatch) -> None:
+def test_shared_prompts_leave_loss_and_gradient_equal(
+    folder: Path, temperature: float, cost: int, monkeypatch: Any
+) -> None:
     monkeypatch.setattr(scoring, "_PASS_CPU", cost)
     assert not make_rollouts(make_config(folder, "not shared"), folder)[0].shares_prompts, "all weights are trained"
     changes = "train.lora={r: 2}", f"policy.temperature={temperature}"
-    trainer, _ = make_rollouts(make_config(folder, f"shared{temperature}", *changes), folder)
+    trainer, inputs = spread(folder, f"shared{temperature}", RISING, *changes)
     assert trainer.shares_prompts
-    inputs = batch(trainer)
-    inputs["advantages"] = torch.linspace(-1, 1, len(inputs["advantages"]))
     sizes: list[int] = []
     model = trainer.model.get_base_model()
     model.base_model.layers[0].mlp.register_forward_hook(lambda _, args, __: sizes.append(args[0].shape[:-1].numel()))
-
-    def gradient(shares: bool) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        trainer.shares_prompts = shares
-        trainer.model.zero_grad()
-        sizes.clear()
-        loss = trainer._compute_loss(trainer.model, dict(inputs))
-        loss.backward()
-        return loss.detach(), [p.grad.clone() for p in trainer.model.parameters() if p.grad is not None]
-
-    expected, wanted = gradient(shares=False)
-    loss, gradients = gradient(shares=True)
-    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-6)
-    assert len(gradients) == len(wanted) and any(each.any() for each in wanted)
-    for found, other in zip(gradients, wanted, strict=True):
-        torch.testing.assert_close(found, other, rtol=1e-4, atol=1e-5)
+    trainer.shares_prompts = False
+    wanted = [trainer._compute_loss(trainer.model, dict(inputs)).detach(), *gradient(trainer, [dict(inputs)])]
+    trainer.shares_prompts = True
+    loss = trainer._compute_loss(trainer.model, dict(inputs)).detach()
+    sizes.clear()
+    found = [loss, *gradient(trainer, [dict(inputs)])]
+    torch.testing.assert_close(found[0], wanted[0], rtol=1e-5, atol=1e-6)
+    assert len(found) == len(wanted) and any(each.any() for each in wanted[1:])
+    for one, other in zip(found[1:], wanted[1:], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
     rows, tokens = inputs["prompt_ids"].shape
     assert sizes[0] == rows // 4 * tokens, "a prompt is read once per group of four"
     completions = inputs["completion_mask"].sum(1)

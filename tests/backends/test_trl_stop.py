@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
-pytest.importorskip("trl")
-
-import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+pytest.importorskip("trl")
 import torch
-from safetensors.torch import load_file
 
 from slim_rl.backends.trl import rollouts
 from slim_rl.backends.trl import run as local
@@ -25,9 +23,12 @@ from slim_rl.games.matching import MatchingEnv
 from slim_rl.partners.endpoint import Endpoint
 from slim_rl.partners.limits import Breaker
 from slim_rl.policies.transformers import load_model, load_policy
-from tests.backends.test_trl import make_config, make_rollouts
-from tests.fakes.openai_server import OpenAIServer, Step, serving
+from tests.backends.trl_setup import checkpoints, make_config, make_rollouts, paid_config, same, trained, weights
+from tests.fakes.openai_server import Step, serving
 from tests.partners.openai_setup import spent_usd
+
+PRICES = {"gpt-4.1": {"output": 1e6}}
+DOLLAR = Step(usage={"prompt_tokens": 1000, "completion_tokens": 1})  # an answer costs one, whatever it says
 
 
 @pytest.fixture(autouse=True)
@@ -37,61 +38,46 @@ def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Breaker, name, value)
 
 
-def config_of(folder: Path, name: str, server: OpenAIServer, *others: str, **openai: Any) -> Config:
-    partner = {"base_url": server.url, "concurrency": 1, **openai}
-    changes = [f"partner.openai.{key}={json.dumps(value)}" for key, value in partner.items()]
-    # a checkpoint every 50 steps: none would be there when the run stops
-    return make_config(
-        folder,
-        name,
-        "partner.kind=openai",
-        "train.steps=4",
-        "train.save_every=50",
-        "train.eval_games=0",
-        *changes,
-        *others,
-    )
-
-
 def partner_calls(config: Config) -> list[int]:
     """The partner's turns in each step of the log."""
-    steps = [0] * config.train.steps
-    for dialogue in read_log(config.run_dir / "logs" / "train.jsonl"):
-        steps[dialogue.step or 0] += sum(turn.role == "partner" for turn in dialogue.turns)
-    return steps
+    steps = Counter[int | None]()
+    for dialogue in trained(config):
+        steps[dialogue.step] += sum(turn.role == "partner" for turn in dialogue.turns)
+    return [steps[step] for step in range(config.train.steps)]
 
 
-def checkpoints(config: Config) -> list[str]:
-    return [path.name for path in (config.run_dir / "checkpoints").glob("checkpoint-*")]
-
-
-@pytest.mark.parametrize("kind", ["budget", "outage"])
-def test_stop_saves_finished_steps_and_the_run_resumes(folder: Path, kind: str) -> None:
+@pytest.fixture(scope="module")
+def paid(folder: Path) -> tuple[list[int], dict[str, torch.Tensor]]:
+    """A run of three steps that no stop met: its partner's calls by step, and its weights."""
     with serving() as server:
-        whole = config_of(folder, f"whole-{kind}", server, prices={"gpt-4.1": {"output": 1e6}})
-        local.train(whole)
-        calls = partner_calls(whole)
-        assert min(calls) > 1
+        config = paid_config(folder, "paid", server, "train.steps=3", prices=PRICES)
+        local.train(config)
+    calls = partner_calls(config)
+    assert min(calls) > 1
+    return calls, weights(config.run_dir)
+
+
+@pytest.mark.parametrize("kind", ["budget", "outage", "evaluation"])
+def test_stop_saves_finished_steps_and_the_run_resumes(folder: Path, kind: str, paid: Any) -> None:
+    """In the third step, or in the evaluation before it."""
+    calls, expected = paid
+    two = calls[0] + calls[1]
+    evaluated = ["train.eval_games=2", "train.eval_every=2", "train.eval_before=false"] * (kind == "evaluation")
+    down = kind == "outage"
     with serving() as server:
+        server.meets = lambda body: Step("cut") if down and len(server.requests) > two + 1 else DOLLAR
 
-        def answer(body: dict[str, Any]) -> Step | None:  # 1 US dollar an answer, whatever it says
-            if kind == "outage" and len(server.requests) > calls[0] + calls[1] + 1 and not repaired:
-                return Step("cut")
-            return Step(usage={"prompt_tokens": 1000, "completion_tokens": 1})
+        def config_of(**openai: Any) -> Config:
+            usual = {"prices": PRICES, "outage_wait_minutes": 0.005, "budget_usd": 1e6, **openai}
+            return paid_config(folder, kind, server, "train.steps=3", *evaluated, **usual)
 
-        repaired: list[bool] = []
-        server.meets = answer
-        prices = {"gpt-4.1": {"output": 1e6}}
-        budget = calls[0] + calls[1] + 1.5 if kind == "budget" else 1e6
-        settings: dict[str, Any] = {"prices": prices, "outage_wait_minutes": 0.005}
-        config = config_of(folder, kind, server, budget_usd=budget, **settings)
-        with pytest.raises(RunStopped, match=r"Training stops: .*The 2 steps before it are saved") as caught:
+        config = config_of(budget_usd=1e6 if down else two + (1.5 if kind == "budget" else 0.5))
+        with pytest.raises(RunStopped, match=r"The 2 steps before it are saved") as caught:
             local.train(config)
-        assert ("Raise partner.openai.budget_usd" if kind == "budget" else "has not answered") in str(caught.value)
+        assert ("has not answered" if down else "Raise partner.openai.budget_usd") in str(caught.value)
         assert checkpoints(config) == ["checkpoint-2"]
         spent = spent_usd(config.run_dir)
-        assert spent >= calls[0] + calls[1]
-
+        assert spent >= two
         if kind == "budget":
             sent = len(server.requests)
             with pytest.raises(RunStopped):
@@ -99,20 +85,21 @@ def test_stop_saves_finished_steps_and_the_run_resumes(folder: Path, kind: str) 
             assert len(server.requests) == sent, "the budget is the run's, not the start's"
             assert spent_usd(config.run_dir) == spent
             with pytest.raises(ConfigError, match="temperature"):
-                local.train(config_of(folder, kind, server, temperature=0.5, **settings))
-        repaired.append(True)
-        # Another process: the partner's own memory of the outage is gone.
-        local.train(config_of(folder, kind, server, budget_usd=1e6, **settings, request_seconds=59.0))
-    assert partner_calls(config) == calls
-    assert spent_usd(config.run_dir) == spent + calls[2] + calls[3]
-    mine, theirs = (load_file(each.run_dir / "model" / "model.safetensors") for each in (config, whole))
-    assert all(mine[name].equal(theirs[name]) for name in theirs)
+                local.train(config_of(temperature=0.5))
+        down = False
+        result = local.train(config_of(request_seconds=59.0))  # as in another process: no memory of the outage
+    assert partner_calls(config) == calls and same(weights(config.run_dir), expected)
+    if not evaluated:
+        assert spent_usd(config.run_dir) == spent + calls[2]
+    else:
+        played = [d.id for d in read_log(result.log_dir / "eval-000002.jsonl") if not d.failed]  # type: ignore[union-attr]
+        assert len(set(played)) == len(played) == 2
 
 
 def test_too_many_failures_save_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Breaker, "failures", 10_000)
     with serving() as server:
-        config = config_of(folder, "failing", server, "train.stop_failures=0.2", max_retries=0)
+        config = paid_config(folder, "failing", server, "train.stop_failures=0.2", max_retries=0)
         server.meets = lambda body: Step("junk") if len(server.requests) > 14 else None
         with pytest.raises(RunStopped, match="dialogues failed") as caught:
             local.train(config)
@@ -142,7 +129,7 @@ def test_a_rate_that_breaks_the_weights_saves_nothing(folder: Path, rate: str, s
 
 
 def test_the_last_checkpoint_before_it_is_named_and_whole(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = make_config(folder, "later", "train.steps=4", "train.save_every=2", "train.eval_games=0")
+    config = make_config(folder, "later", "train.steps=3", "train.save_every=2", "train.eval_games=0")
     made = local.make_trainer
 
     def with_a_bad_third_step(*arguments: Any) -> Any:
@@ -156,7 +143,7 @@ def test_the_last_checkpoint_before_it_is_named_and_whole(folder: Path, monkeypa
     with pytest.raises(Diverged, match=r"gradient of step 2 is not a finite number.*checkpoint-2"):
         local.train(config)
     assert list(whole_checkpoints(config.run_dir / "checkpoints")) == [2]
-    saved = load_file(config.run_dir / "checkpoints" / "checkpoint-2" / "model.safetensors")
+    saved = weights(config.run_dir / "checkpoints" / "checkpoint-2")
     assert all(tensor.isfinite().all() for tensor in saved.values())
 
 
@@ -171,16 +158,14 @@ def test_a_weight_that_no_token_meets_is_looked_at_too(folder: Path) -> None:
 
 @pytest.mark.parametrize("top_p", [1.0, 0.9])
 def test_a_broken_model_is_not_sampled_from(folder: Path, tmp_path: Path, top_p: float) -> None:
-    config = make_config(folder, "broken")
-    model, tokenizer = load_model(config.policy)
+    model, tokenizer = load_model(make_config(folder, "broken").policy)
     with torch.no_grad():
         model.get_input_embeddings().weight.fill_(float("nan"))
     model.save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
     broken = make_config(folder, "broken", f"policy.model={tmp_path}/model", f"policy.top_p={top_p}")
     policy, chat = load_policy(broken.policy)
-    worker = local.RolloutWorker(broken, chat, policy)
-    rows = local.load_rows(broken, "eval")
+    worker, rows = local.RolloutWorker(broken, chat, policy), local.load_rows(broken, "eval")
     with pytest.raises(Diverged, match="are not finite numbers"):
         local.play_held_out(worker, rows, tmp_path / "eval.jsonl", step=0)
 
@@ -191,5 +176,4 @@ def test_nan_reward_fails_its_dialogue(folder: Path, monkeypatch: pytest.MonkeyP
     config = make_config(folder, f"reward-{reward}", "train.eval_games=0")
     with pytest.raises(RunStopped, match=rf"MatchingEnv\.get_normalized_reward returned {reward}, outside"):
         local.train(config)
-    logged = list(read_log(config.run_dir / "logs" / "train.jsonl"))
-    assert logged and all(dialogue.failed and dialogue.reward is None for dialogue in logged)
+    assert trained(config) and all(dialogue.failed and dialogue.reward is None for dialogue in trained(config))

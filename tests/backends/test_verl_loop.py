@@ -1,15 +1,17 @@
-"""The agent loops in verl's real worker, with a server of its protocol: masks, advantages, and what the gradient sees."""
+"""The agent loops in verl's real worker, with a server of its protocol: what verl is given, its advantages, and what the gradient sees."""
 
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -19,139 +21,177 @@ import torch
 from verl.protocol import DataProto
 from verl.trainer.ppo.core_algos import get_policy_loss_fn, kl_penalty
 from verl.trainer.ppo.ray_trainer import compute_advantage
+from verl.trainer.ppo.reward import load_reward_manager
+from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
 from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.dataset.rl_dataset import RLHFDataset
+from verl.workers.rollout.replica import TokenOutput
 
 from slim_rl.backends.verl.agent_loop import process_of
-from slim_rl.dialogue.log import read_log
-from tests.backends.verl_loop_setup import PLANS, advantages_of, batch_of, logs, model, play, rows, runs, speak
-from tests.backends.verl_setup import Server, checkpoint
+from slim_rl.backends.verl.plugin import without_lone_dialogues
+from slim_rl.backends.verl.settings import STOP_MARK
+from slim_rl.backends.verl.trainer import make_trainer
+from slim_rl.config import parse_config
+from slim_rl.dialogue.players import Partner, PartnerFailure
+from slim_rl.dialogue.record import StopReason, Turn
+from slim_rl.errors import ConfigError
+from tests.backends.verl_setup import ASKED_TO_ACCEPT, PLANS, Server, advantages_of, batch_of, logged, play, speak
+from tests.fakes.models import checkpoint
 
-__all__ = ["logs", "model", "rows", "runs"]  # fixtures
+
+def several_plans(greets_always: bool = False) -> Callable[[str], str]:
+    """A policy whose dialogues of one game end differently, so that a group has a spread of rewards."""
+    calls = itertools.count()
+
+    def one(text: str) -> str:
+        if text.rstrip().endswith(ASKED_TO_ACCEPT):
+            return "[accept]"
+        number, first = next(calls), text.count("<|im_start|>assistant") == 1
+        return "[message] Hello." if first and (greets_always or number % 3) else PLANS[number % 2]
+
+    return one
 
 
-def test_a_played_game_is_one_output_of_verls(runs: Any, rows: Any, tokenizer: Any, logs: Any) -> None:
-    config, verl = runs()
+def failing(sessions: set[int]) -> Callable[[str], str | Exception]:
+    """The engine gives up on the n-th dialogues that reach their second turn."""
+    opened = itertools.count()
+
+    def one(text: str) -> str | Exception:
+        gone = text.count("<|im_start|>assistant") == 2 and next(opened) in sessions
+        return RuntimeError("the engine is gone") if gone else speak(text)
+
+    return one
+
+
+def test_a_played_game_is_one_output_of_verls(runs: Any, rows: Any, tokenizer: Any) -> None:
     server = Server(tokenizer, speak)
-    outputs = play(verl, server, rows, n=1)
-    for _, _, params in server.calls:
-        assert params["stop_token_ids"] == [tokenizer.eos_token_id]
-        assert 0 < params["max_tokens"] <= 128
+    outputs = play(runs()[1], server, rows, n=1)
+    for _, params in server.calls:
+        assert params["stop_token_ids"] == [tokenizer.eos_token_id] and 0 < params["max_tokens"] <= 128
     for (output,) in outputs.values():
         assert output.response_mask[-1] == 1  # where verl puts the reward
-        assert 0 < output.reward_score <= 1  # type: ignore[operator]
-        assert output.num_turns >= 4
+        assert 0 < output.reward_score <= 1 and output.num_turns >= 4  # type: ignore[operator]
         assert (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]) == (3, 3)
-    assert {dialogue.step for dialogue in logs(config)} == {
-        4
-    }  # verl's fifth step; the first is 0, as under every trainer
 
 
-def test_a_prompt_that_verl_cannot_hold_is_told_of(runs: Any, rows: Any, tokenizer: Any, caplog: Any) -> None:
-    _, verl = runs({"verl": {"prompt_tokens": 100}})
-    outputs = play(verl, Server(tokenizer, speak), rows[:1], n=2)
-    assert [output for several in outputs.values() for output in several] == []
+def test_a_long_prompt_or_dialogue_stays_within_verls_batch(runs: Any, rows: Any, tokenizer: Any, caplog: Any) -> None:
+    outputs = play(runs({"verl": {"prompt_tokens": 100}})[1], Server(tokenizer, speak), rows[:1], n=2)
+    assert list(outputs.values()) == [[], []]
     assert len(re.findall(r"its prompt has \d{3} tokens, and verl\.prompt_tokens is 100; raise it", caplog.text)) == 2
+    outputs = play(runs({}, "data.max_response_length=60")[1], Server(tokenizer, speak), rows[:1], n=2)
+    assert all(len(output.response_ids) <= 60 and output.reward_score == 0.0 for (output,) in outputs.values())
 
 
 def test_dialogue_played_again_counts_its_later_line(
     runs: Any, rows: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, verl = runs({"seed": 7})
-    # in a new container the numbers of processes begin anew
-    starts = [(0, 900, lambda text: PLANS[0]), (60, 17, speak)]
-    for seconds, pid, player in starts:
+    # in a new container the numbers of processes begin again
+    for seconds, pid, player in [(0, 900, lambda text: PLANS[0]), (60, 17, speak)]:
         monkeypatch.setattr(time, "gmtime", functools.partial(time.gmtime, 1_790_000_000 + seconds))
         monkeypatch.setattr(os, "getpid", lambda pid=pid: pid)
         process_of.cache_clear()
         play(verl, Server(tokenizer, player), rows[:1], n=1)
         monkeypatch.undo()
     process_of.cache_clear()
-    (dialogue,) = read_log(config.run_dir / "logs")
+    (dialogue,) = logged(config)
     assert dialogue.turns[0].text == "[message] What is Ava Li on BLEU?"
 
 
 def test_the_gradient_at_the_partners_tokens_is_exactly_zero(runs: Any, rows: Any, tokenizer: Any) -> None:
     _, verl = runs()
-
-    def differently(text: str) -> str:  # so that a group has a spread of rewards
-        differently.calls += 1  # type: ignore[attr-defined]
-        turn = text.count("<|im_start|>assistant")
-        return (
-            "[message] Hello there." if turn == 1 and differently.calls % 3 else PLANS[(turn + differently.calls) % 2]
-        )  # type: ignore[attr-defined]
-
-    differently.calls = 0  # type: ignore[attr-defined]
-    data, keys = batch_of(play(verl, Server(tokenizer, differently), rows))
+    data, keys = batch_of(play(verl, Server(tokenizer, several_plans()), rows))
     data = compute_advantage_for_multi_trajectories(data, keys, "grpo", config=verl.algorithm)
-    mask = data.batch["response_mask"]
-    old = data.batch["rollout_log_probs"]
-    advantages = data.batch["advantages"]
-    assert (advantages[mask == 1] != 0).any()
-    assert (advantages[mask == 0] == 0).all()
-
-    # The parts of verl's actor loss, as its worker adds them up.
+    mask, old, advantages = (data.batch[name] for name in ("response_mask", "rollout_log_probs", "advantages"))
+    assert (advantages[mask == 1] != 0).any() and (advantages[mask == 0] == 0).all()
+    # the parts of verl's actor loss, as its worker adds them up
     new = (old + 0.1 * torch.randn_like(old)).requires_grad_()
     actor = omega_conf_to_dataclass(verl.actor_rollout_ref.actor)
     loss, _ = get_policy_loss_fn("vanilla")(old, new, advantages, mask, "token-mean", config=actor)
-    divergence = kl_penalty(new, old, "low_var_kl")
-    (loss + 0.1 * (divergence * mask).sum() / mask.sum()).backward()
-    assert (new.grad[mask == 0] == 0).all()
-    assert (new.grad[mask == 1] != 0).any()
+    (loss + 0.1 * (kl_penalty(new, old, "low_var_kl") * mask).sum() / mask.sum()).backward()
+    assert (new.grad[mask == 0] == 0).all() and (new.grad[mask == 1] != 0).any()
 
 
 def test_self_play_seats_have_own_views_and_equal_advantage(runs: Any, rows: Any, tokenizer: Any) -> None:
     _, verl = runs({"partner": {"kind": "self"}})
-    calls = iter(range(10**6))
-
-    def differently(text: str) -> str:
-        turn = text.count("<|im_start|>assistant")
-        if text.rstrip().endswith("or [reject].<|im_end|>\n<|im_start|>assistant"):
-            return "[accept]"
-        return "[message] Hello." if turn == 1 else PLANS[next(calls) % 2]
-
-    outputs = play(verl, Server(tokenizer, differently), rows)
+    outputs = play(verl, Server(tokenizer, several_plans(greets_always=True)), rows)
     for first, second in outputs.values():
         assert first.reward_score == second.reward_score
-        said = [
-            tokenizer.decode([t for t, m in zip(o.response_ids, o.response_mask, strict=True) if m])
-            for o in (first, second)
-        ]
-        heard = [
-            tokenizer.decode([t for t, m in zip(o.response_ids, o.response_mask, strict=True) if not m])
-            for o in (first, second)
-        ]
+        parts = [list(zip(o.response_ids, o.response_mask, strict=True)) for o in (first, second)]
+        said, heard = ([tokenizer.decode([t for t, m in part if m == own]) for part in parts] for own in (1, 0))
         assert "[propose]" in said[0] and "[accept]" in said[1]
         assert "[propose]" in heard[1] and "[accept]" not in heard[0]
         prompts = [tokenizer.decode(o.prompt_ids) for o in (first, second)]
         assert "You speak first" in prompts[0] and "Your partner speaks first" in prompts[1]
-
     data, keys = batch_of(outputs)
     data = compute_advantage_for_multi_trajectories(data, keys, "grpo", config=verl.algorithm)
     seen = advantages_of(data)
     # A seat's baseline is its own seat's group: verl's GRPO on one seat's rows alone gives the very same.
     for seat in (0, 1):
-        alone = data.select_idxs([i for i, key in enumerate(keys) if key.endswith(f"_{seat}")])
-        expected = advantages_of(compute_advantage(alone, "grpo", config=verl.algorithm))
-        assert torch.equal(seen[[i for i, key in enumerate(keys) if key.endswith(f"_{seat}")]], expected)
+        own = [i for i, key in enumerate(keys) if key.endswith(f"_{seat}")]
+        alone = compute_advantage(data.select_idxs(own), "grpo", config=verl.algorithm)
+        assert torch.equal(seen[own], advantages_of(alone))
     assert len(set(seen.tolist())) > 1
 
 
-def test_a_long_dialogue_stays_within_verls_batch(runs: Any, rows: Any, tokenizer: Any) -> None:
-    _, verl = runs({}, "data.max_response_length=60")
-    outputs = play(verl, Server(tokenizer, speak), rows[:1], n=2)
-    assert all(len(output.response_ids) <= 60 for (output,) in outputs.values())
-    assert {output.reward_score for (output,) in outputs.values()} == {0.0}
+def test_a_failed_dialogue_leaves_no_trace_in_its_group(runs: Any, rows: Any, tokenizer: Any) -> None:
+    config, verl = runs({"seed": 1})
+    outputs = play(verl, Server(tokenizer, failing({1})), rows[:1])
+    assert [len(several) for several in outputs.values()] == [1, 0, 1, 1]
+    (failed,) = [dialogue for dialogue in logged(config) if dialogue.failed]
+    assert "the engine is gone" in failed.failure and not (config.run_dir / STOP_MARK).exists()
+
+
+class Spent(Partner):
+    """A partner whose budget is spent."""
+
+    identity: ClassVar[dict[str, Any]] = {"kind": "spent"}
+
+    async def act(self, view: Any) -> Turn:
+        raise PartnerFailure("No money left.", StopReason.BUDGET)
+
+
+def test_partner_that_takes_no_more_calls_leaves_the_stop_mark(runs: Any, rows: Any, tokenizer: Any) -> None:
+    config, verl = runs({"partner": {"kind": f"{__name__}.Spent", "args": {}}})
+    assert play(verl, Server(tokenizer, speak), rows[:1], n=1) == {"game0_0": []}
+    assert (config.run_dir / STOP_MARK).read_text() == "No money left."
+
+
+@pytest.mark.parametrize("word", ["aborted", "abort"], ids=["vllm", "sglang"])
+def test_a_turn_that_the_engine_aborted_is_not_played(runs: Any, rows: Any, tokenizer: Any, word: str) -> None:
+    class Aborting(Server):
+        async def generate(self, *args: Any, **kwargs: Any) -> Any:
+            output = await super().generate(*args, **kwargs)
+            cut = TokenOutput(token_ids=output.token_ids[:3], log_probs=output.log_probs[:3], stop_reason=word)
+            return output if len(self.calls) == 1 else cut
+
+    config, verl = runs({"name": word})
+    assert play(verl, Aborting(tokenizer, speak), rows[:1], n=1) == {"game0_0": []}
+    [dialogue] = logged(config)
+    assert dialogue.stop_reason == "aborted" and [turn.role for turn in dialogue.turns] == ["policy", "partner"]
+
+
+def test_a_lone_survivor_has_nothing_to_be_compared_with(runs: Any, rows: Any, tokenizer: Any) -> None:
+    _, verl = runs()
+    outputs = play(verl, Server(tokenizer, failing({0, 1, 3})), rows[:1])
+    assert sum(map(len, outputs.values())) == 1
+
+    def advantage(compute: Any) -> tuple[float, float]:
+        data = compute(*batch_of(outputs), "grpo", config=verl.algorithm)
+        return advantages_of(data).item(), data.batch["rm_scores"].sum().item()
+
+    own, reward = advantage(compute_advantage_for_multi_trajectories)
+    assert own == pytest.approx(reward, abs=1e-4)  # verl's own GRPO gives it its bare reward for an advantage
+    assert advantage(without_lone_dialogues(compute_advantage_for_multi_trajectories))[0] == 0
 
 
 def test_a_share_of_nothing_enters_no_average_of_verls(runs: Any, rows: list[dict[str, Any]], tokenizer: Any) -> None:
     from verl.trainer.ppo.metric_utils import process_validation_metrics
 
     _, verl = runs()
-    silent = play(verl, Server(tokenizer, lambda text: PLANS[0]), rows[:1], n=1)["game0_0"]
-    asking = play(verl, Server(tokenizer, speak), rows[:1], n=1)["game0_0"]
-    found = [output.extra_fields["reward_extra_info"] for (output,) in (silent, asking)]
+    played = [play(verl, Server(tokenizer, player), rows[:1], n=1)["game0_0"] for player in (lambda _: PLANS[0], speak)]
+    found = [output.extra_fields["reward_extra_info"] for (output,) in played]
     assert found[0]["answered"] is None and found[1]["answered"] in (0.0, 1.0)
     merged = {name: [each[name] for each in found] for name in found[0]}
     means = process_validation_metrics(["matching"] * 2, ["u", "u"], merged)["matching"]
@@ -170,42 +210,29 @@ def test_a_parquet_file_of_generate_is_read_too(runs: Any, tokenizer: Any, tmp_p
 
 
 async def test_reward_manager_scores_and_counts_unreadable(runs: Any, tokenizer: Any) -> None:
-    from verl.trainer.ppo.reward import load_reward_manager
-
-    _config, verl = runs(
-        {"environment": "slim_rl.games.matching.planning.PlanningEnv", "verl": {"mode": "single_turn"}}
-    )
+    _, verl = runs({"environment": "slim_rl.games.matching.planning.PlanningEnv", "verl": {"mode": "single_turn"}})
     manager = load_reward_manager(verl, tokenizer)
-    dataset = RLHFDataset(verl.data.train_files, tokenizer, verl.data)
-    row = dataset[0]
+    row = RLHFDataset(verl.data.train_files, tokenizer, verl.data)[0]
     state = json.loads(row["extra_info"]["game_state"])
+    given = {key: np.array([row[key]], dtype=object) for key in ("data_source", "extra_info", "reward_model")}
 
     async def score(answer: str) -> dict[str, Any]:
         ids = torch.tensor([*tokenizer.encode(answer), tokenizer.eos_token_id])
-        data = DataProto.from_dict(
-            tensors={"responses": ids[None], "attention_mask": torch.ones(1, 7 + len(ids))},
-            non_tensors={
-                key: np.array([row[key]], dtype=object) for key in ("data_source", "extra_info", "reward_model")
-            },
-        )
-        return await manager.run_single(data)
+        tensors = {"responses": ids[None], "attention_mask": torch.ones(1, 7 + len(ids))}
+        return await manager.run_single(DataProto.from_dict(tensors=tensors, non_tensors=given))
 
-    good = await score(PLANS[0])
     total = sum(state["table"][reviewer][reviewer] for reviewer in range(3))
-    assert good["reward_score"] == pytest.approx(total / state["best_assignment_reward"])
-    for nonsense in (
+    assert (await score(PLANS[0]))["reward_score"] == pytest.approx(total / state["best_assignment_reward"])
+    unreadable = (
         "",
         "I would give BLEU to Ava.",
         "[propose]\nBLEU: Ava Li",
         "[propose]\nBLEU: Nobody\nElectra: Ava Li",
-    ):
-        assert await score(nonsense) == {
-            "reward_score": 0.0,
-            "reward_extra_info": {
-                "unparsable": 1.0,
-                "unparsable_share": pytest.approx(manager.unparsable / manager.scored),
-            },
-        }
+    )
+    for number, nonsense in enumerate(unreadable, start=1):
+        share = pytest.approx(number / (number + 1))
+        extra = {"unparsable": 1.0, "unparsable_share": share}
+        assert await score(nonsense) == {"reward_score": 0.0, "reward_extra_info": extra}
     assert (manager.scored, manager.unparsable) == (5, 4)
 
 
@@ -216,10 +243,28 @@ def test_a_reference_of_its_own_takes_the_place_of_the_policys(model: Path, tmp_
     from slim_rl.backends.verl.plugin import ReferenceWorker, with_reference
 
     assert ActorRolloutRefWorker.ref_worker_cls is ReferenceWorker
-    other = checkpoint(tmp_path / "reference", tokenizer)
+    other = str(checkpoint(tmp_path / "reference", tokenizer))
     policy = SimpleNamespace(model=HFModelConfig(path=str(model)))
     config = TrainingWorkerConfig(model_type="language_model", model_config=policy.model, engine_config=None)  # type: ignore[arg-type]
-    changed = with_reference(config, str(other))
-    assert changed.model_config.local_path == str(other)
-    assert changed.model_config.hf_config._name_or_path == str(other)
+    changed = with_reference(config, other)
+    assert changed.model_config.local_path == changed.model_config.hf_config._name_or_path == other
     assert config.model_config.local_path == str(model)
+
+
+@pytest.mark.verl
+def test_trainer_of_a_game_is_verls_current_one(tmp_path: Path, model: Path) -> None:
+    own_game = {"environment": "examples.secret_number.SecretNumber", "verl": {"gpus": 2, "prompt_tokens": 256}}
+    own_game |= {"train": {"games_per_step": 2, "group_size": 4, "kl_coef": 0.01}, "policy": {"model": str(model)}}
+    files = {"output_dir": str(tmp_path), "data": {"train": str(tmp_path / "games.jsonl"), "num_train": 6}}
+    trainer = make_trainer(parse_config(own_game | files))
+    assert isinstance(trainer, PPOTrainer)
+    assert trainer.use_reference_policy and not trainer.use_critic, "a KL is asked for, and GRPO needs no critic"
+    trainer._init_tokenizer()
+    data = RLHFDataset(trainer.config.data.train_files, trainer.tokenizer, trainer.config.data)
+    assert len(data) == 6 and "Find the number from 1 to 8" in data[0]["raw_prompt"][0]["content"]
+
+
+def test_older_trainer_of_verl_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"trainer\.use_v1=false names verl's older trainer"):
+        make_trainer(parse_config({"output_dir": str(tmp_path)}), ["trainer.use_v1=false"])
+    assert not any(tmp_path.iterdir()), "nothing is written of what is refused"

@@ -30,34 +30,21 @@ class Loop(PPOTrainer):  # type: ignore[misc]
     """verl's step (`_step_once`), games and checkpoints, with stand-ins for what needs GPUs. The mark appears while step `stop` is played."""
 
     def __init__(self, folder: Path, stop: int, all_failed: bool = False) -> None:
-        self.config = OmegaConf.create(
-            {
-                "slim_rl": {"config": str(folder / "config.yaml")},
-                "data": {"shuffle": True, "seed": 1},
-                "trainer": {
-                    "default_local_dir": str(folder / "checkpoints"),
-                    "default_hdfs_dir": None,
-                    "critic_warmup": 0,
-                },
-                "actor_rollout_ref": {"rollout": {"temperature": 1.0}, "actor": {}},
-            }
-        )
-        self.trainer_mode = "sync"
+        trainer = {"default_local_dir": f"{folder}/checkpoints", "default_hdfs_dir": None, "critic_warmup": 0}
+        own = {"slim_rl": {"config": f"{folder}/config.yaml"}, "data": {"shuffle": True, "seed": 1}, "trainer": trainer}
+        model = {"actor_rollout_ref": {"rollout": {"temperature": 1.0}, "actor": {}}}
+        self.config, self.trainer_mode = OmegaConf.create(own | model), "sync"
         games = [{"raw_prompt": [], "game": torch.tensor(game)} for game in range(GAMES)]
-        self.train_dataloader = StatefulDataLoader(
-            games, batch_size=1, sampler=create_rl_sampler(self.config.data, games), collate_fn=collate_fn
-        )
+        sampler = create_rl_sampler(self.config.data, games)
+        self.train_dataloader = StatefulDataLoader(games, batch_size=1, sampler=sampler, collate_fn=collate_fn)
         self.train_dataloader_it = None
         self.actor_rollout_wg = SimpleNamespace(save_checkpoint=lambda *_, **__: None)
         self.checkpoint_callback = SaveBeforeStop(self.config)
-        self.games: list[int] = []
-        self.folder, self.stop, self.all_failed = folder, stop, all_failed
         self.use_reference_policy = self.use_critic = False
         self.reward_loop_manager = SimpleNamespace(reward_loop_worker_handles=[])
         self.replay_buffer = SimpleNamespace(sample=self._sample)
-        self.trained: list[int] = []
-        self.norms: dict[int, float] = {}
-        self.saved: list[int] = []
+        self.folder, self.stop, self.all_failed = folder, stop, all_failed
+        self.games, self.trained, self.saved = list[int](), list[int](), list[int]()
 
     def _sample(self, **_: Any) -> Any:
         if self.global_steps == self.stop:
@@ -66,7 +53,7 @@ class Loop(PPOTrainer):  # type: ignore[misc]
                 raise RuntimeError("no trajectory to sample")
         return SimpleNamespace(extra_info={}, tags=[]), {}
 
-    def run(self, steps: int) -> None:
+    def run(self, steps: int = 9) -> None:
         for self.global_steps in range(1, steps + 1):
             self.prepare_step()
             self._step_once({}, {}, 1)
@@ -81,7 +68,7 @@ class Loop(PPOTrainer):  # type: ignore[misc]
 
     def _update_actor(self, batch: Any, metrics: Any) -> Any:
         self.trained.append(self.global_steps)
-        metrics |= {"actor/loss": 0.1, "actor/grad_norm": self.norms.get(self.global_steps, 1.0), "actor/lr": 1.0}
+        metrics |= {"actor/loss": 0.1, "actor/grad_norm": 1.0, "actor/lr": 1.0}
         return batch
 
     def _save_checkpoint(self) -> None:
@@ -99,55 +86,42 @@ class Loop(PPOTrainer):  # type: ignore[misc]
 Loop.__abstractmethods__ = frozenset()
 
 
-@pytest.mark.parametrize("all_failed", [False, True])
-def test_a_stopped_run_saves_what_it_has_trained(tmp_path: Path, all_failed: bool) -> None:
-    trainer = Loop(tmp_path, 4, all_failed)
-    with pytest.raises(RunStopped, match=r"Training stops: the budget is spent\. The 3 steps before it are saved\."):
-        trainer.run(9)
-    assert (trainer.trained, trainer.saved) == ([1, 2, 3], [3])
-
-
-def going_on(folder: Path, step: int) -> Loop:
-    """A trainer that has loaded the checkpoint of a step."""
-    (folder / STOP_MARK).unlink()  # as the launch does
-    trainer = Loop(folder, stop=0)
-    state = torch.load(folder / "checkpoints" / f"global_step_{step}" / "data.pt", weights_only=False)
-    trainer.train_dataloader.load_state_dict(state)
-    return trainer
+@pytest.mark.parametrize(
+    ("stop", "all_failed", "earlier", "saved"),
+    [(4, False, None, [3]), (4, True, None, [3]), (4, False, 3, []), (1, False, None, [])],
+    ids=["some failed", "all failed", "saved before", "first step"],
+)
+def test_a_stopped_run_saves_what_it_has_trained(
+    tmp_path: Path, stop: int, all_failed: bool, earlier: int | None, saved: list[int]
+) -> None:
+    if earlier:
+        (tmp_path / "checkpoints" / f"global_step_{earlier}").mkdir(parents=True)
+    trainer = Loop(tmp_path, stop, all_failed)
+    with pytest.raises(RunStopped, match=r"Training stops: the budget is spent\.") as stopped:
+        trainer.run()
+    assert ("The 3 steps before it are saved." in str(stopped.value)) == (stop == 4)
+    assert (trainer.trained, trainer.saved) == (list(range(1, stop)), saved)
 
 
 def test_verl_resume_draws_no_game_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer_queue, "save_checkpoint", lambda *_, **__: None)
-    whole, stopped = Loop(tmp_path, stop=0), Loop(tmp_path, stop=4)
+    whole, stopped, resumed = Loop(tmp_path, stop=0), Loop(tmp_path, stop=4), Loop(tmp_path, stop=0)
     whole.run(GAMES)
     stopped.trainer_mode = "colocate_async"
     with pytest.raises(RunStopped):
-        stopped.run(GAMES)
-    resumed = going_on(tmp_path, 3)
+        stopped.run()
+    (tmp_path / STOP_MARK).unlink()  # as the launch does
+    state = torch.load(tmp_path / "checkpoints" / "global_step_3" / "data.pt", weights_only=False)
+    resumed.train_dataloader.load_state_dict(state)
     resumed.run(1)
     assert resumed.games == [whole.games[4]]
-
-
-def test_what_verl_has_saved_is_not_saved_again(tmp_path: Path) -> None:
-    (tmp_path / "checkpoints" / "global_step_3").mkdir(parents=True)
-    trainer = Loop(tmp_path, stop=4)
-    with pytest.raises(RunStopped):
-        trainer.run(9)
-    assert trainer.saved == []
-
-
-def test_nothing_is_saved_before_the_first_step(tmp_path: Path) -> None:
-    trainer = Loop(tmp_path, stop=1)
-    with pytest.raises(RunStopped):
-        trainer.run(9)
-    assert trainer.saved == []
 
 
 def test_verls_own_errors_stay_its_own(tmp_path: Path) -> None:
     trainer = Loop(tmp_path, stop=0)
     trainer.replay_buffer.sample = lambda **_: 1 / 0
     with pytest.raises(ZeroDivisionError):
-        trainer.run(1)
+        trainer.run()
     assert trainer.saved == []
 
 

@@ -19,14 +19,10 @@ pytest.importorskip("verl")
 from verl.trainer.ppo.v1 import PPOTrainer
 
 import slim_rl.backends.verl.plugin  # noqa: F401  (as verl's trainer imports it)
-from tests.backends.verl_setup import Server, checkpoint, make_run
+from tests.backends.verl_setup import ASKED_TO_ACCEPT, PLANS, RLHFDataset, Server, make_run
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.verl
-PLANS = (
-    "[propose]\nBLEU: Ava Li\nElectra: Daniel Nguyen\nGloVe: Sofia Patel",
-    "[propose]\nBLEU: Daniel Nguyen\nElectra: Ava Li\nGloVe: Sofia Patel",
-)
 
 
 class Engine(Server):
@@ -42,38 +38,28 @@ class Engine(Server):
             self.opened[text] += 1
             failed = self.opened.total() == 3
             return RuntimeError("the engine is gone") if failed else f"[message] Dialogue {self.opened[text]}."
-        if text.rstrip().endswith("or [reject].<|im_end|>\n<|im_start|>assistant"):
+        if text.rstrip().endswith(ASKED_TO_ACCEPT):
             return "[accept]"
         if "You speak first" not in text:
             return "[message] Yes?"
         return PLANS[int(number[1]) % 2]
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     import ray
 
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), before]))
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    ray.init(
-        address="local",
-        num_cpus=8,
-        include_dashboard=False,
-        object_store_memory=200 * 2**20,
-        log_to_driver=False,
-        _system_config={"worker_niceness": 0},  # Ray's 15 starves on a machine that is busy otherwise
-    )
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    small = {"num_cpus": 8, "include_dashboard": False, "object_store_memory": 200 * 2**20, "log_to_driver": False}
+    busy = {"worker_niceness": 0}  # Ray's 15 starves on a machine that is busy otherwise
+    ray.init(address="local", _system_config=busy, **small)
     yield ray
     ray.shutdown()
-    if before is None:
-        del os.environ["PYTHONPATH"]
-    else:
-        os.environ["PYTHONPATH"] = before
 
 
 @pytest.mark.timeout(400)
-def test_a_step_of_self_play_reaches_the_advantages(cluster: Any, tokenizer: Any, tmp_path: Path) -> None:
+def test_a_step_of_self_play_reaches_the_advantages(cluster: Any, model: Path, tokenizer: Any, tmp_path: Path) -> None:
     import torch
     import transfer_queue as tq
     from omegaconf import OmegaConf
@@ -82,18 +68,12 @@ def test_a_step_of_self_play_reaches_the_advantages(cluster: Any, tokenizer: Any
     from verl.trainer.ppo.v1 import AgentLoopManagerTQ
     from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
     from verl.utils import tensordict_utils as tu
-    from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
+    from verl.utils.dataset.rl_dataset import collate_fn
     from verl.workers.rollout.llm_server import LLMServerClient
     from verl.workers.rollout.router import GlobalRequestLoadBalancer
 
-    model = checkpoint(tmp_path / "model", tokenizer)
-    _, verl = make_run(
-        tmp_path,
-        model,
-        {"partner": {"kind": "self"}},
-        "transfer_queue.enable=true",
-        "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
-    )
+    queue = ("transfer_queue.enable=true", "transfer_queue.backend.SimpleStorage.num_data_storage_units=1")
+    _, verl = make_run(tmp_path, model, {"partner": {"kind": "self"}}, *queue)
     OmegaConf.resolve(verl)
     dataset = RLHFDataset(verl.data.train_files, tokenizer, verl.data)
     rows = [dataset[0], dataset[1]]

@@ -11,7 +11,8 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,18 +39,11 @@ class Run:
     folder: Path
     partner: OpenAIServer
     mark: str = field(default_factory=lambda: f"slime-run-{uuid.uuid4().hex}")
-    _read: dict[tuple[int, float], list[dict[str, Any]]] = field(default_factory=dict)
-
-    def command(self, *words: str) -> list[str]:
-        return [str(PYTHON), "-m", "slim_rl", *words]
 
     @property
     def environment(self) -> dict[str, str]:
-        return os.environ | {
-            "PYTHONPATH": f"{ROOT}:{ROOT / 'tools'}",
-            "OPENAI_API_KEY": "none",
-            "SLIM_RL_TEST": self.mark,
-        }
+        path = f"{ROOT}:{ROOT / 'tools'}"
+        return os.environ | {"PYTHONPATH": path, "OPENAI_API_KEY": "none", "SLIM_RL_TEST": self.mark}
 
     def start(self, log: Path, *overrides: str, own: Sequence[str] = (), **variables: str) -> Started:
         """Starts the run with slime's flags `own` and settings of the launch script."""
@@ -64,15 +58,15 @@ class Run:
         words += ["--save-debug-rollout-data", f"{self.folder}/played/{{rollout_id}}.pt", *own]
         environment = self.environment | {"SAVE_DIR": str(self.folder), **variables}
         options: dict[str, Any] = {"cwd": ROOT, "env": environment, "process_group": 0}
+        command = [str(PYTHON), "-m", "slime_cpu", *words]
         with log.open("wb") as output:
-            process = subprocess.Popen(
-                [str(PYTHON), "-m", "slime_cpu", *words], stdout=output, stderr=output, **options
-            )
-        return Started(process, log, self.mark)
+            return Started(subprocess.Popen(command, stdout=output, stderr=output, **options), log, self.mark)
 
     def logged(self) -> list[dict[str, Any]]:
-        """The dialogues in the steps' log."""
-        return _lines(self.folder / "logs" / "train.jsonl")
+        """The dialogues in the steps' log, of which the last may be on its way."""
+        path = self.folder / "logs" / "train.jsonl"
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        return [json.loads(line) for line in lines if line.endswith(b"\n")]
 
     def games(self, step: int) -> list[str]:
         """The games that a step has in the log."""
@@ -82,18 +76,15 @@ class Run:
         """Step -> slime's samples, as they are trained on; without those of a file that is being written."""
         files = (self.folder / "played").glob("*.pt")
         whole = (file for file in files if is_zipfile(file))  # torch writes a zip file, whose end is its directory
-        return {int(file.stem): self._samples(file) for file in whole}
-
-    def _samples(self, file: Path) -> list[dict[str, Any]]:
-        """Read once: who waits for something in them asks all the time, on cores that the run needs."""
-        key = (int(file.stem), file.stat().st_mtime)
-        if key not in self._read:
-            self._read[key] = torch.load(file, weights_only=False)["samples"]
-        return self._read[key]
+        return {int(file.stem): torch.load(file, weights_only=False)["samples"] for file in whole}
 
     def measured(self) -> dict[str, list[float]]:
-        """What slime has measured, by step, over all starts."""
-        return dict(read_metrics([self.folder / "slime.log"]))
+        """What slime has printed of its steps, over all starts: metric -> values, in order."""
+        found = defaultdict[str, list[float]](list)
+        for line in _METRICS.finditer((self.folder / "slime.log").read_text(encoding="utf-8", errors="replace")):
+            for name, value in _METRIC.findall(line[1]):
+                found[name].append(float(value))
+        return found
 
 
 @dataclass
@@ -112,10 +103,6 @@ class Started:
     @property
     def said(self) -> str:
         return self.log.read_text(encoding="utf-8")
-
-    def told(self, step: int) -> bool:
-        """Whether the line of a step is on the screen; steps are numbered from 0."""
-        return f"step {step + 1:4}: reward " in self.said
 
     def until(self, happened: Callable[[], Any], seconds: float = SECONDS) -> None:
         """Waits for something to happen in the run."""
@@ -171,27 +158,6 @@ def versions(sample: dict[str, Any]) -> dict[str, bool]:
     return found
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith(b"\n")]  # the last one may be on its way
-
-
 # What slime prints of a step, such as "perf 1: {'perf/step_time': 12.5}".
 _METRICS = re.compile(r"\b(?:perf|rollout|step) \d+: \{(.*)\}")
 _METRIC = re.compile(r"'([\w/.-]+)': (?:np\.float64\()?(-?\d[\d.]*(?:e[+-]?\d+)?)")
-
-
-def read_metrics(logs: Sequence[Path]) -> Mapping[str, list[float]]:
-    """Returns metric -> values that slime printed, in order.
-
-    The first step compiles and warms up, so times leave it out if there are others.
-    """
-    times: dict[str, list[float]] = {}
-    for log in logs:
-        text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-        for line in _METRICS.finditer(text):
-            for name, value in _METRIC.findall(line[1]):
-                times.setdefault(name, []).append(float(value))
-    return {
-        name: values[1:] if name.startswith("perf/") and len(values) > 1 else values for name, values in times.items()
-    }

@@ -136,36 +136,6 @@ def _gradients(args: Namespace, cells: dict[str, tuple[dict[str, Any], str]], ra
     return dict(zip(cells, KEPT, strict=True))
 
 
-def allocated(folder: str, model: str, architecture: Mapping[str, Any]) -> dict[str, int]:
-    """The bytes that Megatron has for a model in bfloat16 after an update; memory that two share is the first one's.
-
-    Args:
-        architecture: Megatron's flags of the model's.
-    """
-    own = {"--custom-megatron-init-path": None, **architecture}
-    args = arguments(folder, ["train.kl_coef=0", f"policy.model={model}"], own)
-    args.load = model
-    actor = actor_of(args)
-    for part in actor.model:
-        part.zero_grad_buffer()
-    actor.optimizer.step()  # makes Adam's states
-    inner = [one.optimizer for one in getattr(actor.optimizer, "chained_optimizers", [actor.optimizer])]
-    main = [weight for one in inner for group in one.param_groups for weight in group["params"]]
-    states = [value for one in inner for state in one.state.values() for value in state.values()]
-    found = {
-        "weights": [weight for part in actor.model for weight in part.parameters()],
-        "gradients": [buffer.grad_data for part in actor.model for buffer in part.buffers],
-        "optimizer": [*main, *(value for value in states if isinstance(value, torch.Tensor))],
-    }
-    seen: set[int] = set()
-    sizes = {}
-    for name, tensors in found.items():
-        storages = {(one := tensor.untyped_storage()).data_ptr(): one.nbytes() for tensor in tensors}
-        sizes[name] = sum(size for place, size in storages.items() if place not in seen)
-        seen |= storages.keys()
-    return sizes
-
-
 KEPT: list[dict[str, torch.Tensor]] = []
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,7 +30,8 @@ from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.training_reward import make_training_reward
 from tests.backends import paid_batch
 from tests.backends.paid_batch import CONTROLS, STEP, run, token_advantages
-from tests.backends.test_training_reward import loop_of
+from tests.backends.test_training_reward import verl_advantages, verl_rows
+from tests.backends.trl_setup import batch, make_rollouts
 from tests.examples.test_grpo_by_hand import groups_of, shaken
 from tests.paths import ROOT
 
@@ -132,35 +132,15 @@ def by_hand(model: Any, reference: Any, dialogues: list[Dialogue], config: Confi
 
 
 def by_trl(state: Any, dialogues: list[Dialogue], config: Config, folder: Path) -> Gradient:
-    from slim_rl.backends.trl.rollouts import Rollouts
-    from slim_rl.backends.trl.trainer import make_trainer
-    from slim_rl.dialogue.games_file import load_rows
-    from slim_rl.dialogue.log import DialogueLog
-    from slim_rl.dialogue.worker import RolloutWorker
-    from slim_rl.policies.transformers import load_policy
-
-    class FixedRollouts(Rollouts):
-        def _play(self, prompts: Any, step: int, rank: int) -> list[Dialogue]:
-            return dialogues
-
-    policy, chat = load_policy(config.policy)
-    rollouts = FixedRollouts(
-        RolloutWorker(config, chat, policy), policy, load_rows(config), DialogueLog(folder / "trl.jsonl")
-    )
-    trainer = make_trainer(config, policy.model, chat.tokenizer, rollouts, folder / "trl")
+    trainer, _ = make_rollouts(config, folder, played=dialogues)
     trainer.model.load_state_dict(state)
-    trainer.model.train()
-    trainer.state.global_step, trainer.current_gradient_accumulation_steps = STEP, 1
-    inputs = trainer._generate_and_score_completions(next(iter(trainer.get_train_dataloader())))
-    return gradient(trainer.model, trainer._compute_loss(trainer.model, inputs))
+    trainer.state.global_step = STEP
+    return gradient(trainer.model, trainer._compute_loss(trainer.model, batch(trainer)))
 
 
 def by_verl(model: Any, reference: Any, dialogues: list[Dialogue], config: Config) -> Gradient:
     """verl's advantages and its actor's loss. A dialogue that failed is not in verl's batch at all."""
-    import numpy as np
     from tensordict import TensorDict
-    from verl.protocol import DataProto
-    from verl.trainer.ppo.ray_trainer import compute_advantage
     from verl.utils import tensordict_utils as tu
     from verl.utils.config import omega_conf_to_dataclass
     from verl.workers.utils.losses import ppo_loss
@@ -168,18 +148,8 @@ def by_verl(model: Any, reference: Any, dialogues: list[Dialogue], config: Confi
     from slim_rl.backends.verl.settings import compose, settings
 
     verl, played = compose(settings(config)), [dialogue for dialogue in dialogues if not dialogue.failed]
-    loop, engine = loop_of(config), SimpleNamespace(seconds=0.0, preempted=-1, versions=[])
-    rows = [loop._output(dialogue, engine).as_dict() for dialogue in played]
-
-    def padded(name: str) -> Tensor:
-        return torch.nn.utils.rnn.pad_sequence([row[name] for row in rows], batch_first=True)
-
-    tensors = {"token_level_rewards": padded("rm_scores"), "response_mask": padded("response_mask")}
-    uid = np.array([dialogue.group for dialogue in played], dtype=object)
-    data, form = DataProto.from_dict(tensors=tensors, non_tensors={"uid": uid}), verl.algorithm
-    data = compute_advantage(
-        data, form.adv_estimator, norm_adv_by_std_in_grpo=form.norm_adv_by_std_in_grpo, config=form
-    )
+    rows = verl_rows(config, played)
+    advantages = verl_advantages(verl.algorithm, rows, played)
 
     def nested(rows: list[Tensor]) -> Tensor:
         return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
@@ -204,13 +174,13 @@ def by_verl(model: Any, reference: Any, dialogues: list[Dialogue], config: Confi
             "prompts": nested([torch.tensor(dialogue.prompt_ids) for dialogue in played]),
             "responses": nested([torch.tensor(dialogue.response_ids) for dialogue in played]),
             "response_mask": nested([row["response_mask"] for row in rows]),
-            "advantages": nested([row[:n] for row, n in zip(data.batch["advantages"], lengths, strict=True)]),
+            "advantages": nested([row[:n] for row, n in zip(advantages, lengths, strict=True)]),
             "old_log_probs": responses(now),
             "ref_log_prob": responses(logprobs_by(reference)),
         },
         batch_size=len(played),
     )
-    tokens = int(tensors["response_mask"].sum())
+    tokens = sum(int(row["response_mask"].sum()) for row in rows)
     # all that were dealt, as in the others: a step with failures is a smaller one
     tu.assign_non_tensor(batch, dp_size=1, batch_num_tokens=tokens, global_batch_size=len(dialogues))
     actor = omega_conf_to_dataclass(verl.actor_rollout_ref.actor)

@@ -19,7 +19,7 @@ from slime_cpu import sources  # noqa: E402
 from slim_rl.backends.checkpoints import last_whole  # noqa: E402
 from tests.fakes.openai_server import serving  # noqa: E402
 from tests.paths import ROOT  # noqa: E402
-from tests.slime_cpu.conftest import need_slime  # noqa: E402
+from tests.slime_cpu.conftest import PYTHON, need_slime  # noqa: E402
 from tests.slime_cpu.runs import DIALOGUES, RATE, SECONDS, STEPS, Run, Started, versions  # noqa: E402
 
 pytestmark = [pytest.mark.slime, pytest.mark.timeout(2 * SECONDS)]
@@ -123,7 +123,8 @@ def test_a_checkpoint_is_exported_as_the_model_that_was_trained(run: Run, resume
     shutil.move(run.folder / "hf", tmp_path / "hf")  # so that slime's tool converts Megatron's checkpoint
     slime, megatron = sources.find()
     variables = run.environment | {"SLIME_DIR": str(slime), "MEGATRON_DIR": str(megatron)}
-    command = run.command("export", str(run.folder), "--output", str(tmp_path / "model"), "--step", "2")
+    words = ["export", str(run.folder), "--output", str(tmp_path / "model"), "--step", "2"]
+    command = [str(PYTHON), "-m", "slim_rl", *words]
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     found = load_file(next((tmp_path / "model").glob("*.safetensors")))

@@ -109,8 +109,8 @@ def by_slime(story: Story, tokenizer: Any, tokenizer_dir: Path, folder: Path) ->
 
 def by_verl(story: Story, tokenizer: Any, tokenizer_dir: Path, folder: Path) -> dict[str, Any]:
     pytest.importorskip("verl")
-    from tests.backends.test_verl_loop import RLHFDataset, play
-    from tests.backends.verl_setup import Server, checkpoint, make_run
+    from tests.backends.verl_setup import RLHFDataset, Server, make_run, play
+    from tests.fakes.models import checkpoint
 
     _, verl = make_run(folder, checkpoint(folder / "model", tokenizer), story.settings)
     rows = [RLHFDataset(verl.data.train_files, tokenizer, verl.data)[0] | {"uid": "u"}]
