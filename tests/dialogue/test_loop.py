@@ -30,21 +30,11 @@ def chat(tokenizer: Any) -> Chat:
 def play(
     chat: Chat, turns: Any, partner: Any = None, limits: Limits | None = None, **kw: Any
 ) -> tuple[Dialogue, Script]:
-    policy = turns if hasattr(turns, "sample") else Script(chat, turns)
+    policy = Script(chat, turns) if isinstance(turns, list) else turns
     env = kw.pop("env", None) or Countdown()
-    dialogue = asyncio.run(
-        play_dialogue(
-            env,
-            policy,
-            partner or Says("go on"),
-            chat,
-            limits or Limits(),
-            game_state=GAME,
-            id="g1#0",
-            game_id="g1",
-            **kw,
-        )
-    )
+    origin = {"game_state": GAME, "id": "g1#0", "game_id": "g1"}
+    playing = play_dialogue(env, policy, partner or Says("go on"), chat, limits or Limits(), **origin, **kw)
+    dialogue = asyncio.run(playing)
     return dialogue, policy
 
 
@@ -58,6 +48,7 @@ def check_invariant(dialogue: Dialogue, policy: Script, chat: Chat) -> None:
     sampled = {i for start, end in spans for i in range(start, end)}
     assert {i for i, m in enumerate(dialogue.loss_mask) if m} == sampled
     assert all((lp != 0.0) == bool(m) for lp, m in zip(dialogue.logprobs, dialogue.loss_mask, strict=True))
+    assert all(policy.allowed), "a turn without room for a token is not sampled"
 
 
 class Won(Countdown):
@@ -78,23 +69,14 @@ def test_a_game_is_played_to_agreement(chat) -> None:
     dialogue, policy = play(chat, ["go one", "go two"])
     assert dialogue.stop_reason is StopReason.AGREED
     assert dialogue.reward == 1.0
-    assert [(t.role, t.text) for t in dialogue.turns] == [
-        ("policy", "go one"),
-        ("partner", "go on"),
-        ("policy", "go two"),
-        ("partner", "go on"),
-    ]
+    turns = ["policy go one", "partner go on", "policy go two", "partner go on"]
+    assert [f"{turn.role} {turn.text}" for turn in dialogue.turns] == turns
     check_invariant(dialogue, policy, chat)
     assert policy.keys == ["g1#0"] * 2
     messages = [*dialogue.prompt, {"role": "assistant", "content": "go one"}, {"role": "user", "content": "go on"}]
     messages += [{"role": "assistant", "content": "go two"}]
     text = chat.tokenizer.decode(dialogue.prompt_ids + dialogue.response_ids)
     assert text == chat.render(messages, add_generation_prompt=False).rstrip("\n")
-
-
-def test_a_response_ends_with_the_policys_own_tokens(chat) -> None:
-    dialogue, _ = play(chat, ["go one", "go two"])
-    assert dialogue.loss_mask[-1] == 1
 
 
 def test_errors_go_to_their_author_alone(chat) -> None:
@@ -108,29 +90,29 @@ def test_errors_go_to_their_author_alone(chat) -> None:
     check_invariant(dialogue, policy, chat)
 
 
-@pytest.mark.parametrize("side", ["policy", "partner"])
-def test_too_many_errors_end_the_game(chat, side) -> None:
-    if side == "policy":
-        dialogue, _ = play(chat, ["no", "no"])
-        assert (dialogue.stop_reason, dialogue.reward) == (StopReason.POLICY_ERRORS, 0.0)
-    else:
-        dialogue, _ = play(chat, ["go"], Says("no"))
-        assert (dialogue.stop_reason, dialogue.reward) == (StopReason.PARTNER_ERRORS, None)
-        assert dialogue.failed
+def down(view: Any) -> str:
+    raise PartnerFailure("down", StopReason.BUDGET if view.seat else StopReason.PARTNER_FAILED)
 
 
-def test_partner_failure_is_a_stop_reason(chat) -> None:
-    def fail(view: Any) -> str:
-        raise PartnerFailure("endpoint is down", StopReason.BUDGET)
-
-    dialogue, policy = play(chat, ["go"], Says(fail))
-    assert (dialogue.stop_reason, dialogue.failure, dialogue.reward) == (StopReason.BUDGET, "endpoint is down", None)
-    check_invariant(dialogue, policy, chat)
-
-
-def test_engine_failure_is_a_stop_reason(chat) -> None:
-    dialogue, _ = play(chat, ["go", PolicyFailure("no tokens")])
-    assert (dialogue.stop_reason, dialogue.failure, dialogue.reward) == (StopReason.ENGINE_FAILED, "no tokens", None)
+@pytest.mark.parametrize(
+    ("turns", "partner", "reason", "failure", "reward"),
+    [
+        (["no", "no"], "go", StopReason.POLICY_ERRORS, None, 0.0),
+        (["go"], "no", StopReason.PARTNER_ERRORS, None, None),
+        (["go"], down, StopReason.BUDGET, "down", None),
+        (["go", PolicyFailure("no tokens")], "go", StopReason.ENGINE_FAILED, "no tokens", None),
+        (Says(down), "go", StopReason.ENGINE_FAILED, "down", None),
+    ],
+    ids=["policy errs", "partner errs", "partner fails", "engine fails", "policy by text fails"],
+)
+def test_errors_and_failures_are_stop_reasons(
+    chat: Chat, turns: Any, partner: Any, reason: StopReason, failure: str | None, reward: float | None
+) -> None:
+    dialogue, policy = play(chat, turns, Says(partner))
+    assert (dialogue.stop_reason, dialogue.failure, dialogue.reward) == (reason, failure, reward)
+    assert dialogue.failed == (reward is None)
+    if isinstance(policy, Script):
+        check_invariant(dialogue, policy, chat)
 
 
 def test_a_bug_is_not_hidden(chat) -> None:
@@ -142,9 +124,7 @@ def test_the_partner_may_open(chat) -> None:
     dialogue, policy = play(chat, ["go two", "go four"], Says("go <|im_end|>"), seat=1)
     assert dialogue.stop_reason is StopReason.AGREED
     assert dialogue.prompt[-1]["content"] == "You are seat 1.\n\ngo <|im_end|>"
-    assert (
-        dialogue.prompt_ids.count(chat.end_id) == 2
-    )  # system's and user's; the partner's spelling is no control token
+    assert dialogue.prompt_ids.count(chat.end_id) == 2, "the system's and user's; the partner's spelling is none"
     check_invariant(dialogue, policy, chat)
 
 
@@ -165,7 +145,7 @@ def test_or_a_cut_turn_is_played_and_ended_for_the_policy(chat) -> None:
 
 @pytest.mark.parametrize("name", ["dialogue_tokens", "context_tokens"])
 def test_token_budgets_are_never_passed(chat, name) -> None:
-    for most in range(60, 200, 7):
+    for most in range(60, 200, 3):
         dialogue, policy = play(chat, ["go " * 20] * 2, limits=Limits(**{name: most}))
         used = len(dialogue.response_ids) + (len(dialogue.prompt_ids) if name == "context_tokens" else 0)
         if dialogue.stop_reason is not StopReason.AGREED:
@@ -174,6 +154,7 @@ def test_token_budgets_are_never_passed(chat, name) -> None:
             )
             assert dialogue.reward == 0.0
         assert used <= max(most, len(dialogue.prompt_ids))
+        assert not dialogue.response_ids or dialogue.loss_mask[-1], "a response ends with the policy's own tokens"
         check_invariant(dialogue, policy, chat)
 
 
@@ -217,31 +198,25 @@ def test_timeout_raised_by_a_player_is_a_fault_and_no_deadline(chat) -> None:
         play(chat, Broken(chat, ["go"]), limits=Limits(turn_seconds=30))
 
 
-def test_usage_is_kept_with_its_turn(chat) -> None:
-    class Costly(Says):
-        async def act(self, view: Any) -> Turn:
-            return Turn("go", usage=Usage(calls=1, input_tokens=10, cost_usd=0.5))
-
-    dialogue, _ = play(chat, ["go", "go"], Costly("go"))
-    assert dialogue.turns[1].usage.cost_usd == 0.5
-
-
 def test_game_reads_the_text_without_its_thought(chat) -> None:
     dialogue, _ = play(chat, ["<think>go</think>wait", "go", "go"])
     first = dialogue.turns[0]
     assert (first.text, first.thought, first.error) == ("wait", "go", "Say go.")
 
 
-def test_money_of_a_call_without_a_reply_is_in_the_record(chat) -> None:
-    class Lost(Says):
+def test_money_of_calls_is_in_the_record_with_a_reply_or_without(chat) -> None:
+    class Costly(Says):
         async def act(self, view: Any) -> Turn:
-            raise PartnerFailure("no reply", usage=Usage(calls=2, input_tokens=10, cost_usd=0.5), thought="Hm.")
+            usage = Usage(calls=1, input_tokens=10, cost_usd=0.5)
+            if len(view.history) > 1:
+                raise PartnerFailure("no reply", usage=usage, thought="Hm.")
+            return Turn("go", usage=usage)
 
-    dialogue, _ = play(chat, ["go"], Lost("go"))
+    dialogue, _ = play(chat, ["go", "go"], Costly("go"))
     assert (dialogue.stop_reason, dialogue.failure) == (StopReason.PARTNER_FAILED, "no reply")
-    lost = dialogue.turns[-1]
+    paid, lost = dialogue.turns[1], dialogue.turns[-1]
     assert (lost.role, lost.text, lost.error, lost.thought) == ("partner", "", "no reply", "Hm.")
-    assert lost.usage is not None and lost.usage.cost_usd == 0.5
+    assert [turn.usage and turn.usage.cost_usd for turn in (paid, lost)] == [0.5, 0.5]
 
 
 def test_wrong_logprob_count_is_an_engine_failure(chat) -> None:
@@ -303,10 +278,7 @@ def test_the_invariant_holds_whatever_is_said(
 def test_a_log_line_keeps_the_counts_of_the_tokens_it_leaves_out(chat) -> None:
     dialogue, _ = play(chat, ["go", "go"])
     line = dialogue.to_dict(tokens=False)
-    counts = {
-        "prompt": len(dialogue.prompt_ids),
-        "response": len(dialogue.response_ids),
-        "policy": sum(dialogue.loss_mask),
-    }
+    prompt, response = len(dialogue.prompt_ids), len(dialogue.response_ids)
+    counts = {"prompt": prompt, "response": response, "policy": sum(dialogue.loss_mask)}
     assert line["tokens"] == counts and "response_ids" not in line
     assert Dialogue.from_dict(json.loads(json.dumps(line))).to_dict(tokens=False)["tokens"] == counts

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 import subprocess
 import sys
@@ -12,71 +11,47 @@ from typing import Any
 import pytest
 
 from examples.treasure import Belief, Treasure, cell_dug, lines_named
-from slim_rl.commands.cells import Cell, evaluate
 from slim_rl.commands.lab.run import arms_runs
-from slim_rl.config import Config, Limits
-from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.games_file import GameRow, load_rows
-from slim_rl.dialogue.log import annotate, read_log
+from slim_rl.dialogue.games_file import load_rows
+from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue, StopReason
-from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.lab import incentives
 from slim_rl.measured import measured
-from tests.dialogue.players import Script
-from tests.examples.sessions import config_in, played_by_hand
+from tests.examples.sessions import config_in, played_by_hand, said, whole_run
 from tests.paths import ROOT
 
 LIAR = ("partner.kind=examples.lying_partner.LyingPartner", "partner.args={lies: 1.0}")
 CENTRE = {"treasure": [1, 1]}  # row B, column Y: cell 5
 
 
-def row(state: dict[str, Any], seat: int = 0) -> GameRow:
-    return GameRow.of(Treasure(), "g", state, seat)
+def play(tokenizer: Any, *turns: str, overrides: tuple[str, ...] = (), seat: int = 0) -> Dialogue:
+    return said(config_in(Path("runs"), "treasure", *overrides), tokenizer, turns, CENTRE, seat)
 
 
-def play(config: Config, tokenizer: Any, turns: list[str], state: dict[str, Any] = CENTRE, seat: int = 0) -> Dialogue:
-    chat = Chat(tokenizer)
-    config = config.model_copy(update={"limits": Limits()})  # the example's own are a tiny model's
-    worker = RolloutWorker(config, chat, Script(chat, turns))
-    (dialogue,) = asyncio.run(worker.play(worker.spec(row(state, seat), "test")))
-    annotate(dialogue)
-    return dialogue
-
-
-def test_a_seeker_asks_is_answered_and_digs(tmp_path: Path, tokenizer: Any) -> None:
-    turns = ["Is it in row B?", "Column Y or Z?", "Hello.", "Column Y?", "I dig 5"]
-    dialogue = play(config_in(tmp_path, "treasure"), tokenizer, turns)
-    replies = [turn.text for turn in dialogue.turns if turn.role == "partner"]
+def test_a_seeker_asks_is_answered_and_digs(tokenizer: Any) -> None:
+    dialogue = play(tokenizer, "Is it in row B?", "Column Y or Z?", "Hello.", "Column Y?", "I dig 5")
     vague = "Ask me about one row or one column, by its letter."
-    assert replies == ["Yes.", vague, vague, "Yes."]
+    assert [turn.text for turn in dialogue.turns if turn.role == "partner"] == ["Yes.", vague, vague, "Yes."]
     assert (dialogue.stop_reason, dialogue.reward) == (StopReason.FINISHED, 1.0)
-    assert dialogue.environment == "examples.treasure.Treasure"
-    assert dialogue.partner == {"kind": "honest"}
-
-
-@pytest.mark.parametrize(("cell", "reward"), [(5, 1.0), (4, 0.5), (2, 0.5), (9, 0.0)])
-def test_half_of_the_reward_is_the_row_and_half_the_column(
-    tmp_path: Path, tokenizer: Any, cell: int, reward: float
-) -> None:
-    assert play(config_in(tmp_path, "treasure"), tokenizer, [f"{cell}"]).reward == reward
+    assert (dialogue.environment, dialogue.partner) == ("examples.treasure.Treasure", {"kind": "honest"})
 
 
 @pytest.mark.parametrize(
-    ("turns", "reason"),
+    ("turns", "reason", "reward"),
     [
-        (["10", "0"], StopReason.POLICY_ERRORS),
-        (["", "77"], StopReason.POLICY_ERRORS),
-        (["A?"] * 5, StopReason.MAX_TURNS),
+        *((cell, StopReason.FINISHED, reward) for cell, reward in (("5", 1.0), ("4", 0.5), ("2", 0.5), ("9", 0.0))),
+        *((words, StopReason.POLICY_ERRORS, 0.0) for words in ("10|0", "|77")),
+        ("A?|A?|A?|A?|A?", StopReason.MAX_TURNS, 0.0),
     ],
 )
-def test_a_seeker_that_never_digs_gets_nothing(tmp_path: Path, tokenizer: Any, turns: list[str], reason: Any) -> None:
-    dialogue = play(config_in(tmp_path, "treasure"), tokenizer, turns)
-    assert (dialogue.stop_reason, dialogue.reward) == (reason, 0.0)
+def test_seeker_is_rewarded_by_the_cell_it_digs(tokenizer: Any, turns: str, reason: StopReason, reward: float) -> None:
+    dialogue = play(tokenizer, *turns.split("|"))
+    assert (dialogue.stop_reason, dialogue.reward) == (reason, reward)
 
 
-def test_questions_have_custom_labels_and_values(tmp_path: Path, tokenizer: Any) -> None:
-    dialogue = play(config_in(tmp_path, "treasure"), tokenizer, ["Row A?", "Row A?", "Column Y?", "Good.", "5"])
+def test_questions_have_custom_labels_and_values(tokenizer: Any) -> None:
+    dialogue = play(tokenizer, "Row A?", "Row A?", "Column Y?", "Good.", "5")
     first, again, column, talk, _ = (turn for turn in dialogue.turns if turn.role == "policy")
     assert (first.questions, first.pairs, first.answered, first.seeking) == (["row"], [(0, 0)], True, True)
     assert first.question_value == first.gain == pytest.approx(1 / 12)  # a row of three, then of two
@@ -85,33 +60,28 @@ def test_questions_have_custom_labels_and_values(tmp_path: Path, tokenizer: Any)
     assert column.question_value == pytest.approx(1 / 3)
     assert (talk.questions, talk.answered, talk.question_value) == ([], None, None)
     found = measures(dialogue)
-    assert (found["questions"], found["pairs_asked"], found["repeats"]) == (3, 2, 1)
-    assert (found["questions/row"], found["questions/column"], found["informative_pairs"]) == (2, 1, 2)
-    assert {name for name in found if name.startswith("questions/")} == {"questions/row", "questions/column"}
+    assert (found["questions"], found["pairs_asked"], found["repeats"], found["informative_pairs"]) == (3, 2, 1, 2)
+    kinds = {name: count for name, count in found.items() if name.startswith("questions/")}
+    assert kinds == {"questions/row": 2, "questions/column": 1}
     assert math.isnan(float(found["valid_proposals"])), "nothing is proposed in this game"
     assert first.state_value == pytest.approx(1 / 3) and column.state_value == pytest.approx(1 / 3 + 1 / 12)
     assert found["question_value"] == pytest.approx(1 / 12 + 1 / 3)
     assert Dialogue.from_dict(dialogue.to_dict()) == dialogue
 
 
-def test_a_lie_is_worth_something_to_the_seeker_and_costs_it(tmp_path: Path, tokenizer: Any) -> None:
-    dialogue = play(config_in(tmp_path, "treasure", *LIAR), tokenizer, ["Row B?", "Row A?", "1"])
+def test_a_lie_is_worth_something_to_the_seeker_and_costs_it(tokenizer: Any) -> None:
+    dialogue, same = (play(tokenizer, "Row B?", "Row A?", "1", overrides=LIAR) for _ in range(2))
     lied, again = (turn for turn in dialogue.turns if turn.questions)
     assert [turn.text for turn in dialogue.turns if turn.role == "partner"] == ["No.", "Yes."]
     assert lied.question_value == pytest.approx(1 / 12) and lied.gain == pytest.approx(-1 / 6)
     assert again.question_value == pytest.approx(1 / 4) and again.gain == 0.0
     assert (dialogue.reward, dialogue.partner) == (0.0, {"kind": "examples.lying_partner.LyingPartner", "lies": 1.0})
-
-
-def test_a_reply_of_the_partner_follows_from_its_view(tmp_path: Path, tokenizer: Any) -> None:
-    config = config_in(tmp_path, "treasure", LIAR[0])
-    first, again = (play(config, tokenizer, ["Row A?", "Row B?", "Row C?", "5"]) for _ in range(2))
-    assert [turn.text for turn in first.turns] == [turn.text for turn in again.turns]
+    assert [turn.text for turn in same.turns] == [turn.text for turn in dialogue.turns]
 
 
 @pytest.mark.parametrize("text", ["is it in row 1?", "Is it in row 1", "Column 12", "Cell 5?", "5? or row A?"])
-def test_a_question_is_a_question_and_digs_nowhere(tmp_path: Path, tokenizer: Any, text: str) -> None:
-    dialogue = play(config_in(tmp_path, "treasure"), tokenizer, [text, "5"])
+def test_a_question_is_a_question_and_digs_nowhere(tokenizer: Any, text: str) -> None:
+    dialogue = play(tokenizer, text, "5")
     assert dialogue.turns[0].action == {"kind": "message"} and dialogue.reward == 1.0
     assert dialogue.turns[1].role == "partner" and len(dialogue.turns) == 3
 
@@ -119,11 +89,6 @@ def test_a_question_is_a_question_and_digs_nowhere(tmp_path: Path, tokenizer: An
 @pytest.mark.parametrize("text", ["5", "I dig 5.", "In row 2, column 2, cell 5!", "5: row B"])
 def test_a_number_digs(text: str) -> None:
     assert cell_dug(text) == 5 and lines_named(text) == []
-
-
-def test_the_guide_has_a_seat_of_its_own(tmp_path: Path, tokenizer: Any) -> None:
-    dialogue = play(config_in(tmp_path, "treasure"), tokenizer, ["Yes."], seat=1)
-    assert dialogue.stop_reason is StopReason.PARTNER_FAILED and "set data.seat to 0" in (dialogue.failure or "")
 
 
 def test_questions_worth_asking_tell_something_each() -> None:
@@ -138,7 +103,7 @@ def test_questions_worth_asking_tell_something_each() -> None:
         assert len(measured(Treasure).questions_worth_asking(state, 0, 1, seed)) == 1
 
 
-def test_asking_pays() -> None:
+def test_asking_pays(tmp_path: Path) -> None:
     games = [({"treasure": [r, c]}, 0) for r in range(3) for c in range(3)]
     mean = {name: sum(line["rewards"]) / 9 for name, line in measured(Treasure).references(games).items()}
     assert mean == {"random": pytest.approx(1 / 3), "one_question": pytest.approx(1 / 2)}
@@ -147,6 +112,9 @@ def test_asking_pays() -> None:
     assert curve.expected_gain[:, 0] == pytest.approx(1 / 6) and (curve.stops(0.0) <= 4).all()
     assert means[:2] == pytest.approx([1 / 3, 1 / 2]) and means[-1] == 1.0 and means == sorted(means)
     assert measured(Treasure).references([])["random"]["rewards"] == ()
+    found = incentives.measure(config_in(tmp_path, "treasure"), 30)
+    assert [line.questions for line in found.curve] == list(range(9))
+    assert found.rewards_asking and found.sentence.startswith("Asking raises the reward: one greedy question")
 
 
 def test_the_arms_of_its_config_are_its_own() -> None:
@@ -182,44 +150,21 @@ def test_a_game_and_a_partner_may_lie_where_the_command_is_run(tmp_path: Path) -
 def test_it_trains_is_evaluated_and_reported(tmp_path: Path) -> None:
     pytest.importorskip("trl")
     from examples.train import make_model
-    from slim_rl.analysis import analyze
-    from slim_rl.backends.trl.run import train
 
-    small = "train={steps: 2, games_per_step: 2, group_size: 4, micro_batch: 8, eval_games: 2}"
+    small = "train={steps: 2, games_per_step: 2, group_size: 2, micro_batch: 4, eval_games: 2}"
     config = config_in(tmp_path, "treasure", small)
     make_model(config)
-    result = train(config)
+    result, played, _ = whole_run(config, tmp_path, "honest")
     assert len(result.before) == len(result.after) == 2
     trained = list(read_log(result.log_dir / "train.jsonl"))
-    assert len(trained) == 16 and {dialogue.step for dialogue in trained} == {0, 1}
+    assert len(trained) == 8 and {dialogue.step for dialogue in trained} == {0, 1}
     assert all(turn.questions is not None for dialogue in trained for turn in dialogue.turns)
-
-    modes = ("free", "forbidden", "forced:1")
-    cells = evaluate(config, [Cell(str(result.run_dir / "model"), "honest", m) for m in modes], tmp_path / "cells", 3)
-    free, forbidden, forced = (cells[f"treasure_honest_{mode.replace(':', '')}"] for mode in modes)
-    assert len(free) == len(forbidden) == len(forced) == 3
-    assert not any(turn.pairs for d in forbidden for turn in d.turns)
-    assert all(d.turns[0].pairs and d.turns[0].answered and (d.turns[0].gain or 0) > 0 for d in forced)
-
-    summary = analyze([result.log_dir, tmp_path / "cells"], tmp_path / "plots")
-    assert summary.report.stat().st_size > 10_000
-    assert summary.results["counts"]["dialogues"] == 16 + 2 + 2 + 9
+    assert all((dialogue.turns[0].gain or 0) > 0 for dialogue in played["forced:1"])
 
 
-def test_self_play_gives_each_seat_its_own_dialogue(tmp_path: Path, tokenizer: Any) -> None:
-    chat = Chat(tokenizer)
-    policy = Script(chat, ["Row B?", "Yes.", "5"])
-    config = config_in(tmp_path, "treasure", "partner.kind=self", "limits.turn_tokens=64")
-    worker = RolloutWorker(config, chat, policy)
-    seeker, guide = asyncio.run(worker.play(worker.spec(row(CENTRE), "test")))
-    assert seeker.reward == guide.reward == 1.0
-    assert "row B, column Y" in guide.prompt[-1]["content"] and "row B, column Y" not in str(seeker.prompt)
-
-
-def test_what_it_pays_is_read_off_its_frontier(tmp_path: Path) -> None:
-    found = incentives.measure(config_in(tmp_path, "treasure"), 30)
-    assert [line.questions for line in found.curve] == list(range(9))
-    assert found.rewards_asking and found.sentence.startswith("Asking raises the reward: one greedy question")
+def test_self_play_gives_the_seeker_no_secret(tokenizer: Any) -> None:
+    seeker = play(tokenizer, "Row B?", "Yes.", "5", overrides=("partner.kind=self",))
+    assert seeker.reward == 1.0 and "row B, column Y" not in str(seeker.prompt)
 
 
 def test_trainer_refuses_invalid_config_in_one_sentence() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,6 @@ from typing import Any
 import pytest
 
 from examples.user_simulator import PERSONA, RULES, UserSimulator, reward
-from slim_rl.analysis import analyze
-from slim_rl.commands.cells import Cell, evaluate
-from slim_rl.config import Config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.games_file import GameRow, load_rows
 from slim_rl.dialogue.log import annotate
@@ -22,7 +18,7 @@ from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import DataError
 from slim_rl.lab import incentives
 from tests.dialogue.players import Script
-from tests.examples.sessions import config_in, played_by_hand
+from tests.examples.sessions import config_in, played_by_hand, said, whole_run
 from tests.fakes.openai_server import OpenAIServer, Step
 from tests.paths import ROOT
 from tests.stories.backends import BACKENDS, Story
@@ -31,32 +27,24 @@ TASKS = [json.loads(line) for line in (ROOT / "examples" / "user_simulator.jsonl
 HIKE = TASKS[-1]
 
 
-def play(config: Config, tokenizer: Any, turns: list[str], task: dict[str, Any] = HIKE, seat: int = 0) -> Dialogue:
-    chat = Chat(tokenizer)
-    worker = RolloutWorker(
-        config.changed(limits={"turn_tokens": 256, "dialogue_tokens": 4096}), chat, Script(chat, turns)
-    )
-    row = GameRow.of(UserSimulator(), "g", task, seat)
-    (dialogue,) = asyncio.run(worker.play(worker.spec(row, "test")))
-    annotate(dialogue)
-    return dialogue
+def play(tokenizer: Any, *turns: str, task: dict[str, Any] = HIKE) -> Dialogue:
+    return said(config_in(Path("runs"), "user_simulator"), tokenizer, turns, task)
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task["answer"])
-def test_a_task_is_solved_by_asking_about_each_fact(tmp_path: Path, tokenizer: Any, task: dict[str, Any]) -> None:
+def test_a_task_is_solved_by_asking_about_each_fact(tokenizer: Any, task: dict[str, Any]) -> None:
     questions = [f"What about the {fact}?" for fact in task["known"]]
-    answer = f"I know now. answer: {task['answer'].upper()}."
-    dialogue = play(config_in(tmp_path, "user_simulator"), tokenizer, [*questions, answer], task)
+    dialogue = play(tokenizer, *questions, f"I know now. answer: {task['answer'].upper()}.", task=task)
     assert (dialogue.reward, dialogue.stop_reason) == (1.0, StopReason.FINISHED)
     assert [turn.informative for turn in dialogue.turns[::2]] == [*([(fact,)] for fact in task["known"]), []]
     assert not any(value in dialogue.prompt[-1]["content"] for value in task["known"].values())
-    assert play(config_in(tmp_path, "user_simulator"), tokenizer, ["Answer: 5"], task).reward == 0.0
+    assert play(tokenizer, "Answer: 5", task=task).reward == 0.0
 
 
-def test_questions_are_counted_by_what_they_brought_out(tmp_path: Path, tokenizer: Any) -> None:
-    said = ["How many people?", "Hello.", "Nice weather?", "Again: how many people, for how many hours?", "Answer: 12"]
+def test_questions_are_counted_by_what_they_brought_out(tokenizer: Any) -> None:
+    turns = ["How many people?", "Hello.", "Nice weather?", "Again: how many people, for how many hours?", "Answer: 12"]
     task = HIKE | {"known": {fact.title(): value for fact, value in HIKE["known"].items()}}  # its case does not matter
-    dialogue = play(config_in(tmp_path, "user_simulator"), tokenizer, said, task)
+    dialogue = play(tokenizer, *turns, task=task)
     assert [turn.questions for turn in dialogue.turns[::2]] == [["fact"], [], ["vain"], ["fact"], []]
     assert dialogue.turns[6].pairs == [("People",), ("Hours",)] and dialogue.turns[6].informative == [("Hours",)]
     assert dialogue.columns == {"facts": 3, "told": 2}
@@ -64,8 +52,8 @@ def test_questions_are_counted_by_what_they_brought_out(tmp_path: Path, tokenize
     assert (found["questions"], found["questions/vain"], found["informative_pairs"], dialogue.reward) == (3, 1, 2, 0.0)
 
 
-def test_assistant_that_never_answers_gets_nothing(tmp_path: Path, tokenizer: Any) -> None:
-    dialogue = play(config_in(tmp_path, "user_simulator"), tokenizer, ["", *["Hm?"] * 6])
+def test_assistant_that_never_answers_gets_nothing(tokenizer: Any) -> None:
+    dialogue = play(tokenizer, "", *["Hm?"] * 6)
     assert (dialogue.reward, dialogue.stop_reason, len(dialogue.turns)) == (0.0, StopReason.MAX_TURNS, 12)
     assert reward(" G. ", {"answer": "G"}) == 1.0 and reward("C or G", {"answer": "G"}) == 0.0
 
@@ -82,8 +70,12 @@ async def test_model_is_the_user_in_its_persona(tmp_path: Path, tokenizer: Any) 
     assert (dialogue.reward, dialogue.turns[0].informative) == (1.0, [("people",)])
 
 
-def test_user_in_the_other_seat_is_named(tmp_path: Path, tokenizer: Any) -> None:
-    dialogue = play(config_in(tmp_path, "user_simulator"), tokenizer, ["Hm."], seat=1)
+@pytest.mark.parametrize(
+    ("example", "state", "turn"),
+    [("treasure", {"treasure": [1, 1]}, "Yes."), ("user_simulator", HIKE, "Hm.")],
+)
+def test_scripted_partner_in_the_other_seat_is_named(tokenizer: Any, example: str, state: Any, turn: str) -> None:
+    dialogue = said(config_in(Path("runs"), example), tokenizer, [turn], state, seat=1)
     assert dialogue.stop_reason is StopReason.PARTNER_FAILED and "set data.seat to 0" in (dialogue.failure or "")
 
 
@@ -117,24 +109,17 @@ def speak(text: str) -> str:
 def test_every_trainer_plays_it(backend: Any, tokenizer: Any, tokenizer_dir: Path, tmp_path: Path) -> None:
     story = Story("examples.user_simulator.UserSimulator", {"kind": "scripted"}, {}, speak)
     found = backend(story, tokenizer, tokenizer_dir, tmp_path)
-    assert (
-        found["questions/fact"] == found["informative_pairs"] == found["questions"] >= 1
-        and found["questions/vain"] == 0
-    )
+    assert found["questions/fact"] == found["informative_pairs"] == found["questions"] >= 1
+    assert found["questions/vain"] == 0
 
 
 def test_it_trains_is_evaluated_and_reported(tmp_path: Path) -> None:
     pytest.importorskip("trl")
     from examples.train import make_model
-    from slim_rl.backends.trl.run import train
 
-    sizes = {"steps": 1, "games_per_step": 2, "group_size": 2, "micro_batch": 4, "eval_games": 2}
-    short = [f"train.{key}={value}" for key, value in sizes.items()]
-    config = config_in(tmp_path, "user_simulator", "game.max_turns=4", *short)
+    small = "train={steps: 1, games_per_step: 2, group_size: 2, micro_batch: 4, eval_games: 2}"
+    config = config_in(tmp_path, "user_simulator", "game.max_turns=4", small)
     make_model(config)
-    result = train(config)
-    cells = evaluate(config, [Cell(str(result.run_dir / "model"), "scripted", "forced:1")], tmp_path / "cells", 2)
-    (played,) = cells.values()
-    assert all(dialogue.turns[0].informative for dialogue in played)
-    summary = analyze([result.log_dir, tmp_path / "cells"], tmp_path / "plots")
+    _, played, summary = whole_run(config, tmp_path, "scripted", 2)
+    assert all(dialogue.turns[0].informative for dialogue in played["forced:1"])
     assert summary.results["question_kinds"]["fact"] == "that brought out a fact"

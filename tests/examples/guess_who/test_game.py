@@ -20,8 +20,7 @@ from examples.guess_who import GuessWhoEnv
 from examples.guess_who.game import CHARACTERS, Suspects
 from examples.guess_who.players import Demonstrator
 from slim_rl.config import Config, load_config, parse_config
-from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.games_file import GameRow, ensure_games, load_rows
+from slim_rl.dialogue.games_file import ensure_games, load_rows
 from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.players import Partner
@@ -31,8 +30,7 @@ from slim_rl.environment import View
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.lab import incentives
 from slim_rl.measured import measured
-from tests.dialogue.players import Script
-from tests.examples.sessions import played_by_hand
+from tests.examples.sessions import played_by_hand, said
 
 GAME = "examples.guess_who.GuessWhoEnv"
 TRAITS = {"Mara": ["glasses", "hat"], "Kira": ["glasses", "long hair"], "Yuri": ["beard"], "Rosa": ["long hair"]}
@@ -49,15 +47,9 @@ class Liar(Partner):
 
 
 def play(tokenizer: Any, *turns: str, partner: Any = "shy", seat: int = 0) -> Dialogue:
-    """The annotated dialogue of a policy that says these turns."""
-    chat = Chat(tokenizer)
-    config = parse_config({"environment": GAME, "partner": {"kind": partner if isinstance(partner, str) else "shy"}})
-    worker = RolloutWorker(
-        config, chat, Script(chat, list(turns)), partner=None if isinstance(partner, str) else partner
-    )
-    (dialogue,) = asyncio.run(worker.play(worker.spec(GameRow.of(GuessWhoEnv(), "g", STATE, seat), "test")))
-    annotate(dialogue)
-    return dialogue
+    kind, made = (partner, None) if isinstance(partner, str) else ("shy", partner)
+    config = parse_config({"environment": GAME, "partner": {"kind": kind}})
+    return said(config, tokenizer, turns, STATE, seat, made)
 
 
 def local(folder: Path, *overrides: str) -> Config:
@@ -111,12 +103,8 @@ def test_questions_have_kinds_values_and_ranks(tokenizer: Any) -> None:
     dialogue = play(tokenizer, "[ask] glasses", "[ask] glasses", "[ask] Mara", "[guess]")
     first, again, name, guess = (turn for turn in dialogue.turns if turn.role == "policy")
     assert (first.questions, again.questions, name.questions) == (["trait"], ["repeat"], ["character"])
-    assert (first.state_value, first.question_value, first.gain, first.question_rank) == (
-        0.25,
-        0.25,
-        0.25,
-        pytest.approx(13 / 14),
-    )
+    assert first.state_value == first.question_value == first.gain == 0.25
+    assert first.question_rank == pytest.approx(13 / 14)
     assert (again.learnable, again.redundant, again.regret, again.informative) == ([], [("glasses",)], 0.5, [])
     assert (name.question_value, name.regret, guess.best_known) == (0.5, 0.0, 1.0)
     assert dialogue.columns == {"board": 4, "left": 1, "bits": 2.0}
@@ -127,11 +115,8 @@ def test_questions_have_kinds_values_and_ranks(tokenizer: Any) -> None:
 
 def test_false_answer_costs_the_truth(tokenizer: Any) -> None:
     dialogue = play(tokenizer, "[ask] glasses", "[guess]", partner=Liar())
-    assert (dialogue.turns[0].question_value, dialogue.turns[0].gain, dialogue.turns[-1].best_known) == (
-        0.25,
-        -0.25,
-        0.0,
-    )
+    asks, *_, guesses = dialogue.turns
+    assert (asks.question_value, asks.gain, guesses.best_known) == (0.25, -0.25, 0.0)
 
 
 def test_frontier_doubles_the_chance_with_each_best_question() -> None:
@@ -189,10 +174,7 @@ def test_arms_that_differ_in_rules_play_the_same_games(tmp_path: Path) -> None:
     ("override", "message"),
     [
         ("warmstart.lessons={told: 3}", "warmstart.lessons has told, .* Choose from asked"),
-        (
-            "warmstart.partners={forthcoming: 1}",
-            "warmstart.partners.forthcoming 'forthcoming' is not a partner .* choose shy, mute",
-        ),
+        ("warmstart.partners={forthcoming: 1}", "forthcoming 'forthcoming' is not a partner .* choose shy, mute"),
         ("warmstart.player={thinks: turn}", "warmstart.player is {'thinks': 'turn'}, but .* leave it out"),
         ("environment=examples.secret_number.SecretNumber", "has no demonstrations. Give its instrument a curriculum"),
     ],

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from examples.guess_who.players import Demonstrator
-from slim_rl.analysis import analyze
 from slim_rl.dialogue.games_file import load_rows
 from slim_rl.dialogue.log import annotate, read_log
 from slim_rl.dialogue.record import StopReason
 from slim_rl.dialogue.worker import RolloutWorker
 from tests.examples.guess_who.test_game import local
+from tests.examples.sessions import whole_run
 from tests.fakes.openai_server import OpenAIServer
 
 
@@ -42,8 +42,6 @@ async def test_a_chat_model_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_it_is_taught_trained_evaluated_and_reported(tmp_path: Path) -> None:
     pytest.importorskip("trl")
-    from slim_rl.backends.trl.run import train
-    from slim_rl.commands.cells import Cell, evaluate
     from slim_rl.lab.warmstart.train import warmstart
 
     config = local(
@@ -56,19 +54,9 @@ def test_it_is_taught_trained_evaluated_and_reported(tmp_path: Path) -> None:
     )
     taught = config.changed(limits={"turn_tokens": 64, "dialogue_tokens": 1000})
     warmstart(taught, tmp_path / "start")
-    result = train(config)
+    result, _, summary = whole_run(config, tmp_path, "shy")
     assert len(result.before) == len(result.after) == 2
     trained = list(read_log(result.log_dir / "train.jsonl"))
     assert len(trained) == 8 and all(dialogue.columns["board"] == 3 for dialogue in trained)
-
-    modes = ("free", "forbidden", "forced:1")
-    cells = evaluate(config, [Cell(str(result.run_dir / "model"), "shy", m) for m in modes], tmp_path / "cells", 3)
-    forced = cells["guess_who_local_shy_forced1"]
-    assert all(dialogue.turns[0].pairs and dialogue.turns[0].answered for dialogue in forced)
-    assert not any(turn.seeking for dialogue in cells["guess_who_local_shy_forbidden"] for turn in dialogue.turns)
-
-    summary = analyze([result.log_dir, tmp_path / "cells"], tmp_path / "plots")
-    assert summary.report.stat().st_size > 10_000
-    assert summary.results["counts"]["dialogues"] == 8 + 2 + 2 + 9
     assert {"greedy"} == set(summary.results["frontier"])
     assert {"random"} == set(summary.results["references"])
