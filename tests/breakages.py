@@ -311,6 +311,30 @@ FAULTS = {
         "variance = of_games",
         ("tests/analysis/test_crossed.py",),
     ),
+    "wrong": Fault(  # the wrong score of a partner that errs may be the right one
+        "slim_rl/games/matching/study/controls.py",
+        "if other != value]",
+        "]",
+        ("tests/games/matching/partners/test_controls.py::test_it_errs_in_a_tenth_of_its_answers_and_sticks_to_it",),
+    ),
+    "room": Fault(  # a turn without room for a token is asked for
+        "slim_rl/dialogue/players.py",
+        "if allowed <= 0:",
+        "if allowed < 0:",
+        ("tests/dialogue/test_loop.py::test_token_budgets_are_never_passed",),
+    ),
+    "side": Fault(  # a policy by text that is down counts as a failure of the partner
+        "slim_rl/dialogue/loop.py",
+        "ours = is_policy and",
+        "ours = False and",
+        ("tests/dialogue/test_loop.py::test_errors_and_failures_are_stop_reasons",),
+    ),
+    "stale": Fault(  # lines of an earlier annotator keep its annotations
+        "slim_rl/dialogue/log.py",
+        "if not again and dialogue.annotator_version == made.annotator_version:",
+        "if not again:",
+        ("tests/dialogue/test_log.py::test_line_of_another_annotator_is_annotated_anew",),
+    ),
     "escape": Fault(  # a log's text is markup of the page
         "slim_rl/analysis/page.py",
         "autoescape=True",

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slim_rl.dialogue.log import DialogueLog, read_log
+from slim_rl.dialogue.log import DialogueLog, annotate, read_log
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import BaseEnvironment
 from slim_rl.errors import DataError, SlimWarning
@@ -34,23 +34,31 @@ def test_a_line_comes_back_as_it_went(make_dialogue: MakeDialogue, tmp_path: Pat
     write(tmp_path / "new" / "log.jsonl", dialogue)
     (back,) = read_log(tmp_path / "new")
     assert dialogue.turns[0].questions == ["pair"]  # appending annotates
-    assert back.turns == dialogue.turns
-    assert back.response_ids == []
+    assert (back.turns, back.response_ids) == (dialogue.turns, [])
     line = json.loads((tmp_path / "new" / "log.jsonl").read_text(encoding="utf-8"))
     assert line["tokens"] == {"prompt": 0, "response": 2, "policy": 1}
+    with DialogueLog(tmp_path / "tokens.jsonl", tokens=True) as log:
+        log.append(dialogue)
+    assert list(read_log(tmp_path / "tokens.jsonl")) == [dialogue]
+
+
+@pytest.mark.parametrize(("version", "questions"), [(0, ["pair"]), (None, ["pair"]), ("current", [])])
+def test_line_of_another_annotator_is_annotated_anew(
+    make_dialogue: MakeDialogue, tmp_path: Path, version: Any, questions: list[str]
+) -> None:
+    dialogue = make_dialogue(*SAID)
+    annotate(dialogue)
+    line = dialogue.to_dict(tokens=False)
+    line["turns"][0]["questions"] = []
+    line["annotator_version"] = dialogue.annotator_version if version == "current" else version
+    (tmp_path / "log.jsonl").write_bytes(encode(line) + b"\n")
+    assert [back.turns[0].questions for back in read_log(tmp_path)] == [questions]
 
 
 def test_log_failed_and_unrewarded_dialogues_have_lines(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
     kinds = {"failed": None, "lost": 0.0, "won": 1.0}
     write(tmp_path / "log.jsonl", *(make_dialogue(*SAID, id=id, reward=reward) for id, reward in kinds.items()))
     assert {dialogue.id: dialogue.reward for dialogue in read_log(tmp_path)} == kinds
-
-
-def test_tokens_are_kept_on_request(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
-    dialogue = make_dialogue(*SAID, response_ids=[1, 2], loss_mask=[1, 0], logprobs=[-0.5, 0.0])
-    with DialogueLog(tmp_path / "log.jsonl", tokens=True) as log:
-        log.append(dialogue)
-    assert list(read_log(tmp_path)) == [dialogue]
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=()), max_size=30))
@@ -90,11 +98,8 @@ def test_log_omits_labels_that_are_not_json(make_dialogue: MakeDialogue, tmp_pat
 def test_an_action_that_is_no_json_is_said_in_a_sentence(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
     dialogue = make_dialogue("[message] Hi.")
     dialogue.turns[0].action = {"cells": {1, 2}}
-    with (
-        DialogueLog(tmp_path / "log.jsonl") as log,
-        pytest.raises(DataError, match=r"cannot be logged \(.*set.*\): an action or state of .* is not JSON"),
-    ):
-        log.append(dialogue)
+    with pytest.raises(DataError, match=r"cannot be logged \(.*set.*\): an action or state of .* is not JSON"):
+        write(tmp_path / "log.jsonl", dialogue)
 
 
 def test_a_torn_last_line_is_left_out_then_cut_off(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
@@ -145,44 +150,30 @@ def test_line_that_is_no_dialogues_is_named(
         list(read_log(path))
 
 
-def test_nothing_to_read_is_said(tmp_path: Path) -> None:
+def test_nothing_to_read_or_write_is_said(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no dialogue log"):
         list(read_log(tmp_path / "absent"))
     with pytest.raises(DataError, match=r"no \*\.jsonl"):
         list(read_log(tmp_path))
     (tmp_path / "empty.jsonl").touch()
     assert list(read_log(tmp_path)) == []
+    with pytest.raises(DataError, match="Cannot write"):
+        DialogueLog(tmp_path / "empty.jsonl" / "log.jsonl")
 
 
 def test_log_resume_drops_lines_of_repeated_steps(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
     path = tmp_path / "train.jsonl"
-    write(
-        path,
-        *(make_dialogue(*SAID, id=f"d{step}", step=step) for step in range(4)),
-        make_dialogue(*SAID, id="e", step=3, phase="eval"),
-    )
+    made = [make_dialogue(*SAID, id=f"d{step}", step=step) for step in range(4)]
+    write(path, *made, make_dialogue(*SAID, id="e", step=3, phase="eval"))
     write(path, make_dialogue(*SAID, id="d2 again", step=2), from_step=2)
     assert [d.id for d in read_log(path)] == ["d0", "d1", "e", "d2 again"]
-    assert sorted(file.name for file in tmp_path.iterdir() if file.suffix != ".lock") == [
-        "provenance.json",
-        "train.jsonl",
-    ]
+    assert {file.name for file in tmp_path.iterdir() if file.suffix != ".lock"} == {"provenance.json", "train.jsonl"}
 
 
 def test_of_repeated_lines_the_last_counts(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
-    write(
-        tmp_path / "log.jsonl",
-        make_dialogue(*SAID, step=1, reward=0.2),
-        make_dialogue(*SAID, step=2),
-        make_dialogue(*SAID, step=1, reward=0.9),
-    )
+    made = (make_dialogue(*SAID, step=step, reward=reward) for step, reward in ((1, 0.2), (2, 1.0), (1, 0.9)))
+    write(tmp_path / "log.jsonl", *made)
     assert [(d.step, d.reward) for d in read_log(tmp_path)] == [(2, 1.0), (1, 0.9)]
-
-
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(DataError, match="Cannot write"):
-        DialogueLog(tmp_path / "file" / "log.jsonl")
 
 
 def test_a_log_that_grows_while_it_is_read_is_read_as_it_was(make_dialogue: MakeDialogue, tmp_path: Path) -> None:

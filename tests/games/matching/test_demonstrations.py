@@ -13,7 +13,6 @@ import pytest
 from slim_rl.config import Config, Limits, PartnerConfig, parse_config
 from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.loop import play_dialogue
-from slim_rl.dialogue.players import Partner
 from slim_rl.dialogue.record import StopReason
 from slim_rl.environment import Utterance, View
 from slim_rl.errors import ConfigError
@@ -29,6 +28,24 @@ from slim_rl.measured import Lesson
 from tests.paths import ROOT
 
 GAME = MatchingSettings(n=3, scales=False)
+
+
+def seen(
+    table: Any, *history: Utterance, seed: int = 0, price: float | None = None, roster: Roster | None = None
+) -> View:
+    """The view of seat 0 of a table, after these utterances."""
+    own = MatchingView(0, roster or Roster.default(len(table)), tuple(map(tuple, table)), 1.0, None, 24)
+    return View(0, "", "", history, own, seed, price)
+
+
+def demonstrated(config: Config, games: list[Any], lesson: Lesson) -> list[Any]:
+    pytest.importorskip("torch")
+    from slim_rl.dialogue.chat import Chat
+    from slim_rl.lab.warmstart.tokenizer import train_tokenizer
+    from slim_rl.lab.warmstart.train import _demonstrations
+
+    chat = Chat(train_tokenizer(["[message] What is Ava Li on BLEU?"] * 3, 400))
+    return [(chat, dialogue) for dialogue in _demonstrations(config, games, chat, lesson)]
 
 
 def test_its_games_end_in_agreement_and_its_questions_vary() -> None:
@@ -47,58 +64,50 @@ def test_its_games_end_in_agreement_and_its_questions_vary() -> None:
 
 
 def test_demonstrator_proposes_best_plan_including_answers() -> None:
-    roster = Roster.default(2)
-    view = MatchingView(0, roster, ((60, None), (None, None)), 1.0, None, 6)
-    told = Utterance(1, "[message] Ava Li on Electra: 99.")
-    seen = View(0, "", "", (Utterance(0, "[message] What is Ava Li on Electra?"), told), view, seed=0)
-    reply = asyncio.run(QuestioningPlayer((1.0,)).act(seen))
+    told = Utterance(0, "[message] What is Ava Li on Electra?"), Utterance(1, "[message] Ava Li on Electra: 99.")
+    view = seen([[60, None], [None, None]], *told)
+    reply = asyncio.run(QuestioningPlayer((1.0,)).act(view))
     assert reply.text.startswith("[propose]")
     assert reply.thought == "Ava Li: BLEU 60, Electra 99\nDaniel Nguyen: BLEU ?, Electra ?"
-    silent = asyncio.run(QuestioningPlayer((1.0,), thinks="never").act(seen))
+    silent = asyncio.run(QuestioningPlayer((1.0,), thinks="never").act(view))
     assert (silent.text, silent.thought) == (reply.text, None)
 
 
 def test_a_name_within_another_is_not_mistaken_for_it() -> None:
     """Of two pairs one was asked about: the other is asked about next."""
     roster = Roster(("Ann", "Anna"), ("GPT-2", "GPT-2 XL"))
-    view = MatchingView(0, roster, ((None, 7), (7, None)), 1.0, None, 12)
     history = (Utterance(0, "[message] What is Anna on GPT-2 XL?"), Utterance(1, "[message] I do not have it."))
     player = QuestioningPlayer((0.0, 0.0, 1.0), {"pair": 1.0})
     for seed in range(9):
-        said = player.action(View(0, "", "", history, view, seed))
+        said = player.action(seen([[None, 7], [7, None]], *history, seed=seed, roster=roster))
         assert said.startswith("[message]") and "Ann " in said
 
 
 def test_demonstrator_proposes_other_plans_when_rejected() -> None:
-    rng = np.random.default_rng(0)
-    values = tuple(tuple(map(int, row)) for row in rng.integers(0, 100, (12, 12)))
-    reviewers, papers = (tuple(f"{word} {letter}" for letter in "ABCDEFGHIJKL") for word in ("Reviewer", "Paper"))
-    view = MatchingView(0, Roster(reviewers, papers), values, 1.0, None, 24)
+    values = np.random.default_rng(0).integers(0, 100, (12, 12)).tolist()
+    roster = Roster(*(tuple(f"{word} {letter}" for letter in "ABCDEFGHIJKL") for word in ("Reviewer", "Paper")))
     history: list[Utterance] = []
-    said = []
     for _ in range(4):
-        said.append(QuestioningPlayer((1.0,)).action(View(0, "", "", tuple(history), view, seed=0)))
-        history += [Utterance(0, said[-1]), Utterance(1, "[reject]")]
-    assert said[0] == format_proposal(best_assignment(values)[0], view.roster) and len(set(said)) == 4
+        said = QuestioningPlayer((1.0,)).action(seen(values, *history, roster=roster))
+        history += [Utterance(0, said), Utterance(1, "[reject]")]
+    plans = [utterance.text for utterance in history[::2]]
+    assert plans[0] == format_proposal(best_assignment(values)[0], roster) and len(set(plans)) == 4
 
 
 def test_the_same_view_gives_the_same_action() -> None:
-    view = MatchingView(0, Roster.default(3), ((None,) * 3,) * 3, 1.0, None, 12)
     for seed in range(20):
-        seen = View(0, "", "", (), view, seed)
-        assert QuestioningPlayer().action(seen) == QuestioningPlayer().action(seen)
+        view = seen([[None] * 3] * 3, seed=seed)
+        assert QuestioningPlayer().action(view) == QuestioningPlayer().action(view)
 
 
 def test_demonstrations_teach_its_own_words_alone() -> None:
     pytest.importorskip("torch")
-    from slim_rl.dialogue.chat import Chat
-    from slim_rl.lab.warmstart.tokenizer import train_tokenizer
-    from slim_rl.lab.warmstart.train import _demonstrations, _labels
+    from slim_rl.lab.warmstart.train import _labels
 
     config = Config(game=GAME, partner=PartnerConfig(args={"accept_fraction": 0}))
-    chat = Chat(train_tokenizer(["[message] What is Ava Li on BLEU?"] * 3, 400))
     games = [(game.id, game) for game in generate_games(30, GAME, seed=4)]
-    for dialogue in _demonstrations(config, games, chat, Lesson(QuestioningPlayer(), {"shy": 1.0, "mute": 1.0})):
+    lesson = Lesson(QuestioningPlayer(), {"shy": 1.0, "mute": 1.0})
+    for chat, dialogue in demonstrated(config, games, lesson):
         row = _labels(dialogue)
         assert len(row["input_ids"]) == len(row["labels"]) == len(row["attention_mask"])
         taught = [token for token in row["labels"] if token != -100]
@@ -122,19 +131,13 @@ def test_its_player_plays_as_the_config_says() -> None:
 
 
 def test_gaps_lesson_asks_each_remaining_pair_once() -> None:
-    pytest.importorskip("torch")
-    from slim_rl.dialogue.chat import Chat
-    from slim_rl.lab.warmstart.tokenizer import train_tokenizer
-    from slim_rl.lab.warmstart.train import _demonstrations
-
     settings = {"game": {"n": 3, "scales": False}, "partner": {"args": {"accept_fraction": 0}}}
     config = parse_config({**settings, "warmstart": {"messages": [0.1, 0.3, 0.3, 0.3]}})
     lesson = curriculum(config).lessons["gaps"]
     assert lesson.deals is not None
     dealt = list(lesson.deals(60))
-    chat = Chat(train_tokenizer(["[message] What is Ava Li on BLEU?"] * 3, 400))
     fewer = 0
-    for (_, game), dialogue in zip(dealt, _demonstrations(config, dealt, chat, lesson), strict=True):
+    for (_, game), (_, dialogue) in zip(dealt, demonstrated(config, dealt, lesson), strict=True):
         left = {(r, p) for r in range(3) for p in range(3) if not game.mask(dialogue.seat)[r][p]}
         annotate(dialogue)
         questions = [turn for turn in dialogue.turns if turn.role == "policy" and turn.questions]
@@ -171,34 +174,28 @@ def test_a_cut_demonstration_is_refused(tmp_path: Path, limits: dict[str, Any], 
 
 @pytest.mark.parametrize(("price", "asks"), [(None, True), (0.0, True), (1e-6, True), (0.5, False)])
 def test_one_who_minds_the_price_asks_only_what_promises_more(price: float | None, asks: bool) -> None:
-    view = MatchingView(0, Roster.default(3), ((None, 20, 70), (10, None, None), (50, 40, None)), 1.0, None, 12)
-    player = QuestioningPlayer((0.0, 0.0, 1.0), {"pair": 1.0}, cost_aware_share=1.0)
-    assert player.action(View(0, "", "", (), view, 1, price)).startswith("[message]") == asks
-    assert (
-        QuestioningPlayer((0.0, 1.0), {"pair": 1.0}).action(View(0, "", "", (), view, 1, price)).startswith("[message]")
-    )
+    view = seen([[None, 20, 70], [10, None, None], [50, 40, None]], seed=1, price=price)
+    minding = QuestioningPlayer((0.0, 0.0, 1.0), {"pair": 1.0}, cost_aware_share=1.0)
+    assert minding.action(view).startswith("[message]") == asks
+    assert QuestioningPlayer((0.0, 1.0), {"pair": 1.0}).action(view).startswith("[message]")
 
 
 def test_a_price_is_seen_by_the_seat_that_is_told_it() -> None:
-    seen: dict[int, set[float | None]] = {0: set(), 1: set()}
+    prices: dict[int, set[float | None]] = {0: set(), 1: set()}
 
-    class Watched(Partner):
-        def __init__(self, player: Any) -> None:
-            self.player = player
-
-        @property
-        def identity(self) -> dict[str, Any]:
-            return self.player.identity
-
+    class Asks(QuestioningPlayer):
         async def act(self, view: View) -> Any:
-            seen[view.seat].add(view.price)
-            return await self.player.act(view)
+            prices[view.seat].add(view.price)
+            return await super().act(view)
+
+    class Answers(ShyPartner):
+        async def act(self, view: View) -> Any:
+            prices[view.seat].add(view.price)
+            return await super().act(view)
 
     state = next(generate_games(1, GAME, seed=4))
-    asyncio.run(
-        play_dialogue(
-            MatchingEnv(), Watched(QuestioningPlayer((0.0, 1.0))), Watched(ShyPartner(0.0)), None, Limits(),
-            game_state=state, id="d", price=0.02,
-        )
-    )  # fmt: skip
-    assert seen == {0: {0.02}, 1: {None}}
+    playing = play_dialogue(
+        MatchingEnv(), Asks((0.0, 1.0)), Answers(0.0), None, Limits(), game_state=state, id="d", price=0.02
+    )
+    asyncio.run(playing)
+    assert prices == {0: {0.02}, 1: {None}}
