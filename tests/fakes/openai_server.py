@@ -72,15 +72,16 @@ class Step:
             answer of `size` bytes), ``endless``, ``gzip`` and ``deflate`` (`size` bytes of text, compressed though that was not asked for), or ``deep``
             (JSON within JSON without end).
         seconds: waits so long first.
-        text: what to answer; None: what the server's `answer` says. ``{authorization}`` as in `message`.
-        part, choice, top: of an answer, merged into its message, its choice and the whole.
-        model: the snapshot it names; None: the server's.
+        text: what to answer; None: what the server's `answer` says.
         usage: of an answer; True: the true one, None: left out.
         size: see `kind`.
-        body: of an error response, in place of OpenAI's own form.
-        status, code, param, message: of an error response; ``{authorization}`` in the message is what the client sent.
+        body: of a response of `status`, in place of OpenAI's own form of an error.
+        status, code, param, message: of an error response.
         retry_after: its Retry-After header, verbatim.
+        headers: its other headers.
         finish_reason: of an answer.
+
+    ``{authorization}`` in a text, a message and a body is what the client sent.
     """
 
     kind: str = "answer"
@@ -93,12 +94,9 @@ class Step:
     body: str | None = None
     retry_after: float | str | None = None
     finish_reason: str = "stop"
-    model: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
     usage: Any = True
     size: int = 20_000_000
-    part: Mapping[str, Any] = field(default_factory=dict)
-    choice: Mapping[str, Any] = field(default_factory=dict)
-    top: Mapping[str, Any] = field(default_factory=dict)
 
 
 def shy_answer(body: dict[str, Any]) -> str:
@@ -129,10 +127,9 @@ class OpenAIServer:
         model: the one model it serves, and the snapshot it names.
         key: the bearer token it requires; None: no token.
         meets: request body -> the step that it meets, or None for the script's or a drawn one.
-        seen: given the query of each request, if `keep`.
+        queries: the query of each request, if `keep`.
         refuses: the parameters of `REFUSALS` that the model does not take; a request hears of one at a time.
-        models: whether it serves /v1/models.
-        shutdown: the date there on which its model ends.
+        shutdown: the date in /v1/models on which its model ends.
         refusal: what every request meets while it is set, such as a revoked key.
         odd_rate: share of the answers that are one of `ODD`.
         revoked: (after, for) seconds from the first request in which the key is refused.
@@ -144,9 +141,7 @@ class OpenAIServer:
     answer: Callable[[dict[str, Any]], str] = shy_answer
     script: Iterable[Step] = ()
     meets: Callable[[dict[str, Any]], Step | None] = lambda body: None
-    seen: Callable[[str], None] = lambda query: None
     refuses: tuple[str, ...] = ()
-    models: bool = True
     shutdown: str | None = None
     refusal: Step | None = None
     revoked: tuple[float, float] = (0.0, 0.0)
@@ -163,6 +158,7 @@ class OpenAIServer:
     down: bool = False
     requests: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    queries: list[str] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     busiest: int = 0
     url: str = ""
@@ -196,8 +192,6 @@ class OpenAIServer:
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1"
 
     async def _models(self, request: web.Request) -> web.Response:
-        if not self.models:
-            return web.Response(status=404, text="404 page not found")
         if self.key is not None and request.headers.get("Authorization") != f"Bearer {self.key}":
             return _error(401, "Incorrect API key provided.", "invalid_api_key")
         return web.json_response(
@@ -220,7 +214,7 @@ class OpenAIServer:
             return self._reset(request)
         raw = await request.read()
         if self.keep:
-            self.seen(request.query_string)
+            self.queries.append(request.query_string)
             self.headers.append(dict(request.headers))
             self.times.append(time.monotonic())
         try:
@@ -310,11 +304,6 @@ class OpenAIServer:
                 if step.kind == "poisoned" and not text.startswith("[message]"):
                     text = self.answer(body)
                 answer = self._completion(body, text, step.finish_reason)
-                answer["model"] = (step.model or self.model).replace("{authorization}", authorization)
-                (choice,) = answer["choices"]
-                choice["message"] |= step.part
-                choice |= step.choice
-                answer |= step.top
                 if step.usage is None:
                     del answer["usage"]
                 elif step.usage is not True:
@@ -324,8 +313,8 @@ class OpenAIServer:
                 error = _error(step.status, step.message.format(authorization=authorization), step.code, step.param)
                 if step.body is not None:
                     error = web.Response(status=step.status, text=step.body.replace("{authorization}", authorization))
-                if step.retry_after is not None:
-                    error.headers["Retry-After"] = str(step.retry_after)
+                asked = {} if step.retry_after is None else {"Retry-After": str(step.retry_after)}
+                error.headers.update(asked | step.headers)
                 return error
             case "cut":
                 return self._reset(request)
@@ -368,25 +357,14 @@ class OpenAIServer:
     def _completion(self, body: dict[str, Any], text: str, finish_reason: str) -> dict[str, Any]:
         read, cached = self._prompt_tokens(body["messages"])
         written = len(text) // 4 + 1
+        message, counts = {"role": "assistant", "content": text}, {"prompt_tokens": read, "completion_tokens": written}
         return {
             "id": f"chatcmpl-{len(self._seen)}",
             "object": "chat.completion",
             "created": int(time.time()),
             "model": self.model,
-            "choices": [
-                {
-                    "index": 0,
-                    "message": {"role": "assistant", "content": text},
-                    "logprobs": None,
-                    "finish_reason": finish_reason,
-                }
-            ],
-            "usage": {
-                "prompt_tokens": read,
-                "completion_tokens": written,
-                "total_tokens": read + written,
-                "prompt_tokens_details": {"cached_tokens": cached, "audio_tokens": 0},
-            },
+            "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason}],
+            "usage": counts | {"total_tokens": read + written, "prompt_tokens_details": {"cached_tokens": cached}},
         }
 
     def _prompt_tokens(self, messages: list[dict[str, str]]) -> tuple[int, int]:

@@ -16,9 +16,10 @@ import pytest
 from slim_rl.dialogue.players import PartnerFailure
 from slim_rl.dialogue.record import StopReason, Turn, Usage
 from slim_rl.errors import ConfigError
-from slim_rl.partners.cassette import Cassette, request_key
+from slim_rl.partners import answers
+from slim_rl.partners.cassette import TABLE, Cassette, request_key
 from tests.fakes.openai_server import OpenAIServer, Step
-from tests.partners.openai_setup import QUESTION, partner_of, recorded, view_after
+from tests.partners.openai_setup import ANSWER, QUESTION, VIEW, ask_many, partner_of, recorded, script, view_after
 from tests.paths import ROOT
 
 
@@ -53,73 +54,72 @@ async def test_a_recorded_game_is_replayed_without_network(tmp_path: Path) -> No
     assert failure.value.reason is StopReason.PARTNER_FAILED
 
 
-async def test_auto_asks_only_what_is_missing(tmp_path: Path) -> None:
+async def test_only_what_is_missing_is_asked_for_and_recorded(server: OpenAIServer, tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
-    async with OpenAIServer() as server:
-        for wanted in (1, 1, 2):
-            partner = partner_of(server, cassette=path)
-            for seed in range(wanted):
-                assert isinstance(await partner.act(view_after(QUESTION, seed=seed)), Turn)
-        assert len(server.requests) == 2
-
-
-async def test_equal_requests_at_once_have_one_answer(tmp_path: Path) -> None:
-    path = tmp_path / "a.sqlite"
-    async with OpenAIServer(latency=0.02) as server:
-        said = iter(f"[message] {number}" for number in range(9))
-        server.answer = lambda body: next(said)
+    script(server, Step("status", status=500), Step("junk"))
+    for wanted in (1, 1, 2):
         partner = partner_of(server, cassette=path)
-        view = view_after(QUESTION)
-        replies = await asyncio.gather(*(partner.act(view) for _ in range(4)))
-        again = await partner.act(view)
+        assert all(isinstance(outcome, Turn) for outcome in await ask_many(partner, wanted))
+    assert len(server.requests) == 2 + 2 and len(recorded(path)) == 2
+
+
+async def test_equal_requests_at_once_have_one_answer(server: OpenAIServer, tmp_path: Path) -> None:
+    path, server.latency = tmp_path / "a.sqlite", 0.02
+    said = iter(f"[message] {number}" for number in range(9))
+    server.answer = lambda body: next(said)
+    partner = partner_of(server, cassette=path)
+    view = view_after(QUESTION)
+    replies = await asyncio.gather(*(partner.act(view) for _ in range(4)))
+    again = await partner.act(view)
     assert {reply.text for reply in replies} == {again.text} and len(recorded(path)) == 1
     assert partner.endpoint.spend.total.calls == len(server.requests) <= 4
 
 
-async def test_failed_requests_are_not_recorded(tmp_path: Path) -> None:
-    path = tmp_path / "a.sqlite"
-    async with OpenAIServer(script=[Step("status", status=500), Step("junk")]) as server:
-        await partner_of(server, cassette=path).act(view_after(QUESTION))
-    assert len(recorded(path)) == 1
-
-
-RECORDER = """
+PROCESS = """
 import sys
 from pathlib import Path
-from typing import Any
 from slim_rl.partners.cassette import Cassette
-path, name = Path(sys.argv[1]), sys.argv[2]
-cassette = Cassette(path)
+cassette, name = Cassette(Path(sys.argv[1])), sys.argv[2]
 print("ready", flush=True)
 sys.stdin.readline()
-for number in range(400):
-    stands = cassette.keep(f"k{number}", {"n": number}, 0, {"text": f"{name} {number}"})
-    print(stands["text"])
+for number in range(int(sys.argv[3])):
+    print(cassette.keep(f"k{number}", {"words": "x" * 5000}, 0, {"text": f"{name} {number}"})["text"], flush=True)
 """
+
+
+def recorders(path: Path, *names: str, number: int) -> list[subprocess.Popen[str]]:
+    """Processes that record `number` answers each, once all are ready."""
+    command, pipes = [sys.executable, "-c", PROCESS, str(path)], {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    processes = [subprocess.Popen([*command, name, str(number)], cwd=ROOT, text=True, **pipes) for name in names]
+    assert [process.stdout.readline() for process in processes if process.stdout] == ["ready\n"] * len(names)
+    for process in processes:
+        print("go", file=process.stdin, flush=True)
+    return processes
 
 
 def test_two_processes_on_one_cassette_have_one_answer_a_key(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", RECORDER, str(path), name],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-        )
-        for name in ("one", "two")
-    ]
-    for process in processes:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    said = [process.communicate(timeout=60)[0].splitlines() for process in processes]
-    assert len(said[0]) == 400 and said[0] == said[1]
+    printed = [each.communicate(timeout=60)[0].splitlines() for each in recorders(path, "one", "two", number=400)]
+    assert len(printed[0]) == 400 and printed[0] == printed[1]
+    assert [file.name for file in tmp_path.iterdir()] == ["a.sqlite"], "no process has it open: it is one file"
     kept = {row["key"]: row["answer"]["text"] for row in recorded(path)}
-    assert [kept[f"k{number}"] for number in range(400)] == said[0] and len(kept) == 400
+    assert [kept[f"k{number}"] for number in range(400)] == printed[0] and len(kept) == 400
+
+
+@pytest.mark.parametrize("attempt", range(2))
+def test_kill_in_mid_write_loses_no_answer(tmp_path: Path, attempt: int) -> None:
+    """What `keep` has returned is there, and what it was about is whole or absent."""
+    path = tmp_path / "a.sqlite"
+    (process,) = recorders(path, "answer", number=10**9)
+    time.sleep(0.2 + attempt * 0.013)
+    process.kill()
+    count = process.communicate()[0].count("\n")
+    cassette = Cassette(path)
+    assert count > 3 and count <= len(recorded(path)) <= count + 1
+    assert [cassette.get(f"k{number}") for number in range(count)] == [{"text": f"answer {n}"} for n in range(count)]
+    assert cassette.keep("after", {}, 0, {"text": "later"}) == {"text": "later"}
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 def test_a_lock_that_is_never_released_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,15 +132,8 @@ def test_a_lock_that_is_never_released_is_reported(tmp_path: Path, monkeypatch: 
         assert cassette.keep("k", {}, 0, {"text": "one"}) == {"text": "one"}
         assert cassette.trouble is not None and "database is locked. Make it writable" in cassette.trouble
     assert cassette.keep("k", {}, 0, {"text": "one"}) == cassette.get("k") and cassette.trouble is None
-
-
-def test_what_another_process_recorded_is_found(tmp_path: Path) -> None:
-    path = tmp_path / "a.sqlite"
-    one, two = Cassette(path), Cassette(path)
-    one.keep("k", {}, 0, {"text": "first"})
-    assert two.get("k") == {"text": "first"}
-    assert two.keep("k", {}, 0, {"text": "second"}) == {"text": "first"}
-    assert len(recorded(path)) == 1
+    other_process = Cassette(path)
+    assert other_process.keep("k", {}, 0, {"text": "second"}) == {"text": "one"} and len(recorded(path)) == 2
 
 
 def test_replay_needs_a_cassette(tmp_path: Path) -> None:
@@ -148,82 +141,33 @@ def test_replay_needs_a_cassette(tmp_path: Path) -> None:
         Cassette(tmp_path / "none.sqlite", replays=True)
 
 
-KEEPS = """
-import sys
-from pathlib import Path
-from typing import Any
-from slim_rl.partners.cassette import Cassette
-cassette, number = Cassette(Path(sys.argv[1])), 0
-while True:
-    cassette.keep(f"k{number}", {"words": "x" * 5000}, 0, {"text": f"answer {number}"})
-    print(number, flush=True)
-    number += 1
-"""
-
-
-def test_a_kill_in_mid_write_loses_no_answer(tmp_path: Path) -> None:
-    """What `keep` has returned is there, and what it was about is whole or absent."""
-    for attempt in range(4):
-        path = tmp_path / f"{attempt}.sqlite"
-        process = subprocess.Popen(
-            [sys.executable, "-c", KEEPS, str(path)], stdout=subprocess.PIPE, text=True, cwd=ROOT
-        )
-        assert process.stdout is not None and process.stdout.readline() == "0\n"
-        time.sleep(0.05 + attempt * 0.013)
-        process.kill()
-        said = 1 + len([line for line in process.stdout.read().splitlines(keepends=True) if line.endswith("\n")])
-        process.wait()
-        cassette = Cassette(path)
-        assert said > 3 and said <= len(recorded(path)) <= said + 1
-        assert [cassette.get(f"k{number}") for number in range(said)] == [
-            {"text": f"answer {number}"} for number in range(said)
-        ]
-        assert cassette.keep("after", {}, 0, {"text": "later"}) == {"text": "later"}
-        with closing(sqlite3.connect(path)) as db:
-            assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-
-
-def test_a_cassette_that_no_process_has_open_is_one_file(tmp_path: Path) -> None:
-    recorder = [sys.executable, "-c", RECORDER, str(tmp_path / "a.sqlite"), "one"]
-    subprocess.run(recorder, input="go\n", text=True, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    assert [file.name for file in tmp_path.iterdir()] == ["a.sqlite"]
-    assert len(recorded(tmp_path / "a.sqlite")) == 400
-
-
 # --- files of something else
 
 
-def _other(path: Path, kind: str) -> None:
-    """Writes a file that is no cassette."""
-    if kind == "lines":
-        path.write_bytes(b'{"game_id": "g1", "table": [[1]]}\n' * 2)
-        return
-    with closing(sqlite3.connect(path)) as db:
-        columns = {
-            "its own": "notes (id INTEGER)",
-            "of the name": "answers (question TEXT)",
-            "beside": "notes (id INTEGER)",
-        }
-        db.execute("PRAGMA journal_mode = WAL" if kind == "its own" else "PRAGMA user_version = 3")
-        db.execute(f"CREATE TABLE {columns[kind]}")
-        if kind == "beside":
-            db.execute(
-                "CREATE TABLE answers (key TEXT PRIMARY KEY, seed INTEGER, request TEXT, answer TEXT, recorded REAL)"
-            )
-        db.commit()
+OTHERS = {
+    "its own": ("PRAGMA journal_mode = WAL", "CREATE TABLE notes (id INTEGER)"),
+    "of the name": ("PRAGMA user_version = 3", "CREATE TABLE answers (question TEXT)"),
+    "beside": ("CREATE TABLE notes (id INTEGER)", f"CREATE TABLE {TABLE}"),
+    "lines": (),
+}
 
 
-@pytest.mark.parametrize("kind", ["lines", "its own", "of the name", "beside"])
-@pytest.mark.parametrize("replays", [False, True])
-def test_cassette_file_of_something_else_is_refused_untouched(tmp_path: Path, kind: str, replays: bool) -> None:
+@pytest.mark.parametrize("statements", OTHERS.values(), ids=OTHERS)
+def test_cassette_file_of_something_else_is_refused_untouched(tmp_path: Path, statements: tuple[str, ...]) -> None:
     path = tmp_path / "other.sqlite"
-    _other(path, kind)
+    if not statements:
+        path.write_bytes(b'{"game_id": "g1", "table": [[1]]}\n' * 2)
+    for statement in statements:
+        with closing(sqlite3.connect(path)) as db:
+            db.execute(statement)
+            db.commit()
     before = path.read_bytes()
-    with pytest.raises(
-        ConfigError, match=r"other\.sqlite cannot be read as a cassette, and was not changed: .+another file"
-    ):
-        Cassette(path, replays)
-    assert path.read_bytes() == before and [file.name for file in tmp_path.iterdir()] == ["other.sqlite"]
+    for replays in (False, True):
+        with pytest.raises(
+            ConfigError, match=r"other\.sqlite cannot be read as a cassette, and was not changed: .+another file"
+        ):
+            Cassette(path, replays)
+        assert path.read_bytes() == before and [file.name for file in tmp_path.iterdir()] == ["other.sqlite"]
 
 
 def test_cassette_empty_file_is_a_new_one(tmp_path: Path) -> None:
@@ -249,16 +193,52 @@ NO_ANSWERS = [
 
 
 @pytest.mark.parametrize("bad", NO_ANSWERS, ids=range(len(NO_ANSWERS)))
-async def test_cassette_row_without_an_answer_is_not_recorded(tmp_path: Path, bad: Any) -> None:
+async def test_cassette_row_without_an_answer_is_not_recorded(server: OpenAIServer, tmp_path: Path, bad: Any) -> None:
     path = tmp_path / "a.sqlite"
-    async with OpenAIServer() as server:
-        recorder = partner_of(server, cassette=path)
-        good = await recorder.act(view_after(QUESTION))
-        with closing(sqlite3.connect(path)) as db:
-            db.execute("UPDATE answers SET answer = ?", (bad,))
-            db.commit()
-        with pytest.raises(PartnerFailure, match="has no answer to request"):
-            await partner_of(server, cassette=path, cassette_mode="replay").act(view_after(QUESTION))
-        for _ in range(2):
-            assert (await partner_of(server, cassette=path).act(view_after(QUESTION))).text == good.text
-        assert len(server.requests) == 2, "it is asked for once, and kept"
+    await partner_of(server, cassette=path).act(VIEW)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("UPDATE answers SET answer = ?", (bad,))
+        db.commit()
+    with pytest.raises(PartnerFailure, match="has no answer to request"):
+        await partner_of(server, cassette=path, cassette_mode="replay").act(VIEW)
+    for _ in range(2):
+        assert (await partner_of(server, cassette=path).act(VIEW)).text == ANSWER
+    assert len(server.requests) == 2, "it is asked for once, and kept"
+
+
+# --- a model that refuses parameters
+
+
+async def test_cassette_is_addressed_by_what_the_config_asks(server: OpenAIServer, tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    await partner_of(server, cassette=path).act(view_after(QUESTION, seed=0))  # which it takes all
+    server.refuses = ("max_tokens", "temperature", "top_p", "seed")
+    partner = partner_of(server, cassette=path)
+    first, second = (view_after(QUESTION, seed=seed) for seed in (1, 2))
+    await partner.act(first)  # before anything is learned
+    await partner.act(second)  # and after
+    before, row, _ = recorded(path)
+    assert "refused" not in before["answer"] and "reasoning_effort" not in before["request"]
+    asked = {"model": server.model, "temperature": 0.0, "max_tokens": 300, "messages": partner.messages(first)}
+    assert row["key"] == request_key(asked | {"seed": 1}, 1)
+    sent = len(server.times)
+    replayer = partner_of(server, cassette=path, cassette_mode="replay")
+    assert [(await replayer.act(view)).text for view in (first, second)] == [ANSWER] * 2
+    assert replayer.identity == partner.identity, "a replay is credited with no more than what was recorded"
+    again = partner_of(server, cassette=path)
+    assert (await again.act(first)).text == ANSWER and len(server.times) == sent
+    await again.act(view_after(QUESTION, seed=3))
+    assert len(server.times) == sent + 1, "what the cassette tells of the model need not be learned again"
+
+
+async def test_replayed_words_are_cut_as_live_ones_are(
+    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.answer = lambda body: "[message] " + "so " * 1000
+    partner = partner_of(server, cassette=tmp_path / "a.sqlite")
+    await partner.act(VIEW)
+    monkeypatch.setattr(answers, "REPLY_CHARS", 50)
+    for mode in ("replay", "auto"):
+        short = partner_of(server, cassette=tmp_path / "a.sqlite", cassette_mode=mode).endpoint
+        kept = await short.ask(partner.messages(VIEW), VIEW.seed)
+        assert len(kept.text) == 50 and kept.finish_reason == "length"

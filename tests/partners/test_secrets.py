@@ -39,7 +39,11 @@ def is_clean(text: str) -> bool:
 
 ECHOES = [
     Step(text="[message] {authorization}"),
-    Step(text="[message] fine", model="{authorization}"),
+    Step(
+        "status",
+        status=200,
+        body='{"model": "{authorization}", "choices": [{"message": {"content": "[message] fine"}}]}',
+    ),
     Step(text="{authorization}"),
     Step("status", status=400, code="context_length_exceeded", message="{authorization}"),
     Step("status", status=500, message="x" * 200 + "{authorization}" * 9),

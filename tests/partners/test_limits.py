@@ -1,22 +1,17 @@
-"""The endpoint's parts on a clock of the test's own: rate limit, breaker, money."""
+"""Rate limit and breaker on a clock of the test's own."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slim_rl.config import OpenAIConfig, Price
-from slim_rl.dialogue.record import Usage
 from slim_rl.partners.limits import Breaker, RateLimit
-from slim_rl.partners.spend import Spend
-from tests.partners.openai_setup import spend_elsewhere
 
 # --- rate limit
 
@@ -177,34 +172,3 @@ def test_a_refusal_is_final_only_before_the_first_answer(answered: bool | None, 
         one.alive(answered=answered)
     one.refused("wrong key", object(), 100.0)
     assert (one.stopped is not None) is stops and not (one.is_open and not stops)
-
-
-# --- money
-
-
-def price_of(model: str) -> Price | None:
-    return OpenAIConfig(model=model).price
-
-
-def test_gpt_41_prices() -> None:
-    price = price_of("gpt-4.1-2025-04-14")
-    assert price is not None and price.cost_usd(1_000_000, 400_000, 100_000) == pytest.approx(
-        0.6 * 2.0 + 0.4 * 0.5 + 0.1 * 8.0
-    )
-    assert price_of("gpt-4.1-mini-2025-04-14") == Price(input=0.40, cached=0.10, output=1.60)
-    assert price_of("gpt-4.1-nano") == Price(input=0.10, cached=0.025, output=0.40)
-    assert price_of("Qwen/Qwen3-32B") is None
-
-
-def test_usages_add_up() -> None:
-    total = Usage(1, 100, 64, 10, 0.5, 2, 1, "a") + Usage(2, 50, 0, 5, 0.25, 0, 0, None)
-    assert total == Usage(3, 150, 64, 15, 0.75, 2, 1, "a")
-
-
-def test_what_an_interrupted_run_spent_counts(tmp_path: Path) -> None:
-    spend_elsewhere(tmp_path, 0.9)
-    spend = Spend(budget_usd=1.0)
-    spend.keep(tmp_path)
-    assert spend.refusal() is None
-    spend.add(Usage(cost_usd=0.1))
-    assert spend.refusal() is not None
