@@ -129,6 +129,7 @@ _KINDS = {
     rb"\x1f\x8b": "a gzip archive",
     rb"PK\x03\x04": "a zip archive or spreadsheet",
     rb"\xff\xfe|\xfe\xff|.?\x00": "text in UTF-16, or no text",
+    rb"(?s)[^{].*[\x00-\x08]": "a binary file",
     rb"\s*\[": "one JSON array",
     rb"\s*\{\s*\n": "one JSON object of several lines",
     rb"[^\s{][^\n]*[,;\t]": "a table with separators",

@@ -154,7 +154,8 @@ def log_files(*paths: str | Path) -> list[Path]:
                 f"There is no dialogue log {path}; give a *.jsonl file, or the folder that a run wrote it to."
             )
         for file in sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]:
-            hidden = any(part.startswith(".") for part in file.relative_to(path).parts)  # an editor's copies, the trash
+            # copies by editors and servers of files (@eaDir), the trash (.Trash, #recycle)
+            hidden = any(part[0] in ".@#$" for part in file.relative_to(path).parts)
             if (file.is_file() and not hidden) or file == path:  # neither a broken link nor a folder of that name
                 files.setdefault(file.resolve(), file)
     if not files:

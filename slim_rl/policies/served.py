@@ -78,7 +78,7 @@ def _turn(answer: Any, read: Read) -> Sampled:
         sampled = read(answer)
     except (AttributeError, LookupError, TypeError) as error:
         raise ValueError(f"no turn in the engine's answer {str(answer)[:200]!r}") from error
-    ids, logprobs = sum(isinstance(each, int) for each in sampled.ids), len(sampled.logprobs)
+    ids, logprobs = sum(isinstance(each, int) and each >= 0 for each in sampled.ids), len(sampled.logprobs)
     count = sampled.meta.get("completion_tokens", ids)  # the engine's own count, the end token included
     if sampled.finish != "abort" and not (ids == logprobs == count > 0):
         raise PolicyFailure(f"the engine returned {ids} token ids and {logprobs} logprobs for {count} sampled tokens")

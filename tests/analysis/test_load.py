@@ -35,7 +35,13 @@ def write(path: Path, lines: list[Any], end: bytes = b"") -> Path:
 def test_a_row_is_a_dialogue_with_its_origin_and_measures(tmp_path: Path) -> None:
     write(tmp_path / "run" / "a.jsonl", LINES[:5])
     write(tmp_path / "run" / "b.jsonl", LINES[5:])
-    for hidden in (".ipynb_checkpoints/a-checkpoint.jsonl", "._a.jsonl", ".Trash/1/c.jsonl"):
+    for hidden in (
+        ".ipynb_checkpoints/a-checkpoint.jsonl",
+        "._a.jsonl",
+        ".Trash/1/c.jsonl",
+        "@eaDir/a.jsonl",
+        "#recycle/a.jsonl",
+    ):
         write(tmp_path / "run" / hidden, LINES)
     log = load([tmp_path])
     assert [file.dialogues for file in log.files] == [5, len(LINES) - 5]

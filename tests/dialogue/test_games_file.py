@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import bz2
 import gzip
 import json
 from pathlib import Path
@@ -168,6 +169,7 @@ LINE = json.dumps({**BOARD, "game_id": "Zoë"}, ensure_ascii=False) + "\n"
         (json.dumps(BOARD).encode() + b"\n" + LINE.encode("latin-1"), "text in another encoding than UTF-8"),
         (json.dumps([BOARD], indent=1).encode(), "one JSON array"),
         (json.dumps(BOARD, indent=1).encode(), "one JSON object of several lines"),
+        (bz2.compress(LINE.encode()), "a binary file"),
         (b"game_id,table\n1,2\n", "a table with separators"),
         (b"version https://git-lfs.github.com/spec/v1\n", "text of another form"),
     ],

@@ -98,6 +98,10 @@ def answer_of_vllm(logprobs: list[float | None], **usage: Any) -> dict[str, Any]
         *((answer([-0.5, hole, -0.1]), "no finite logprob for 1 of 3") for hole in (None, math.nan, -math.inf)),
         (answer(None, completion_tokens=8), "0 token ids and 0 logprobs for 8 sampled tokens"),
         (answer(None), "0 token ids"),
+        (
+            {"meta_info": {"finish_reason": {"type": "stop"}, "output_token_logprobs": [[-0.5, -1, None]]}},
+            "0 token ids and 1 logprobs",
+        ),
         (answer([-0.5], completion_tokens=2), "1 token ids and 1 logprobs for 2"),
         (answer_of_vllm([-0.5]), "2 token ids and 1 logprobs"),
         (answer_of_vllm([-0.5, -0.1], completion_tokens=3), "2 token ids and 2 logprobs for 3"),
