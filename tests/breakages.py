@@ -266,11 +266,17 @@ FAULTS = {
         "if False:",
         ("tests/backends/test_verl_loop.py::test_partner_that_takes_no_more_calls_leaves_the_stop_mark",),
     ),
+    "cut": Fault(  # a turn that verl's engine cut counts as whole
+        "slim_rl/backends/verl/policy.py",
+        "cut = len(ids) >= max_tokens and ids[-1] not in self.stop_ids",
+        "cut = False",
+        ("tests/backends/test_invariants.py::test_turn_that_is_cut_ends_the_dialogue_by_default[verl]",),
+    ),
     "logprobs": Fault(  # slime is given no logprobs of the engine's
         "slim_rl/backends/slime/hook.py",
         "dialogue.logprobs[start:end]\n",
         "[0.0] * (end - start)\n",
-        ("tests/backends/test_invariants.py::test_mask_prefix_text_and_reward_of_a_dialogue[False-slime]",),
+        ("tests/backends/test_invariants.py::test_mask_prefix_text_and_reward_of_a_dialogue[slime-False]",),
     ),
     "phase": Fault(  # slime's held-out games are counted as training
         "slim_rl/backends/slime/hook.py",

@@ -87,6 +87,13 @@ def test_game_for_one_is_answered_by_the_environment(play: Play) -> None:
     assert (line.stop_reason, line.reward) == ("finished", reward([2, 7, 5], 5, 3))
 
 
+def test_turn_that_is_cut_ends_the_dialogue_by_default(play: Play) -> None:
+    found = play(limits={"turn_tokens": CUT, "dialogue_tokens": 400})
+    check(found)
+    [line] = found.log
+    assert (line.stop_reason, line.reward, sum(line.loss_mask)) == ("turn_tokens", 0.0, CUT)
+
+
 def test_failed_game_is_logged_and_trains_no_token(play: Play) -> None:
     found = play(partner={"kind": "tests.backends.played.Forger", "args": {"fails": 2}})
     assert not any(sum(rollout.loss_mask) for rollout in found.rollouts)
