@@ -87,16 +87,12 @@ def test_conversation_equals_the_rendered_template(chats, case) -> None:
 
 def test_a_turn_without_its_end_gets_it(chats) -> None:
     chat = chats["chatml", False]
-    said = chat.said_ids("[message] hi")
-    whole, cut, empty = chat.turn_ids(said, "x"), chat.turn_ids(said[:-1], "x"), chat.turn_ids([], "x")
-    assert cut == empty == [chat.end_id, *whole]
+    said, other = chat.said_ids("[message] hi"), chat.tokenizer.convert_tokens_to_ids("<|endoftext|>")
+    whole = chat.turn_ids(said, "x")
+    for cut in (said[:-1], [], [5, other]):
+        assert chat.turn_ids(cut, "x") == [chat.end_id, *whole]
     assert text_of(chat, whole) == "\n<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n"
-
-
-def test_another_stop_token_still_gets_the_templates_end(chats) -> None:
-    chat = chats["chatml", False]
-    other = chat.tokenizer.convert_tokens_to_ids("<|endoftext|>")
-    assert chat.turn_ids([5, other], "x")[0] == chat.end_id
+    assert chat.turn_ids(said, "a\ud800b"), "a lone surrogate does not stop the encoder"
 
 
 @pytest.mark.parametrize(
@@ -149,27 +145,6 @@ def test_thought_in_special_tokens_is_not_shown(thinking: bool) -> None:
     assert chat.decode(sampled) == ("[accept]", "Ava?")
 
 
-def test_lone_surrogates_do_not_stop_the_encoder(chats) -> None:
-    chat = chats["chatml", False]
-    assert chat.turn_ids([chat.end_id], "a\ud800b")
-
-
-def test_a_tokenizer_without_template_is_refused_with_a_sentence() -> None:
-    tokenizer = train_tokenizer(["a b c"], 300)
-    tokenizer.chat_template = None
-    with pytest.raises(ConfigError, match="no chat template"):
-        Chat(tokenizer)
-
-
-@pytest.mark.parametrize("name", ["gptoss", "muse_glimmer"])  # a channel; whom the turn is to
-def test_template_with_a_header_that_the_model_writes_is_refused(name: str) -> None:
-    tokenizer = train_tokenizer(["a b c"], 300, template(name))
-    marks = ["<|start|>", "<|end|>", "<|eot|>", "<|message|>", "<|channel|>"]
-    tokenizer.add_special_tokens({"additional_special_tokens": marks})
-    with pytest.raises(ConfigError, match="before an assistant's message, but opens the next turn with"):
-        Chat(tokenizer)
-
-
 def test_template_with_spaces_around_a_turn_is_accepted() -> None:
     llama_2 = """{% for m in messages %}{% if m['role'] == 'user' %}{{ bos_token + '[INST] ' + m['content'] + ' [/INST]' }}\
 {% elif m['role'] == 'assistant' %}{{ ' ' + m['content'] + ' ' + eos_token }}{% else %}{{ raise_exception('user first') }}{% endif %}{% endfor %}"""
@@ -181,24 +156,31 @@ def test_template_with_spaces_around_a_turn_is_accepted() -> None:
     assert "".join(text_of(chat, ids).split()) == "".join(rendered.split())
 
 
-def test_template_that_drops_messages_is_refused() -> None:
-    tokenizer = train_tokenizer(["a b c"], 300, "{{ messages[-1]['content'] }}")
-    with pytest.raises(ConfigError, match="token boundaries"):
-        Chat(tokenizer)
+MARKS = ["<|start|>", "<|end|>", "<|eot|>", "<|message|>", "<|channel|>"]
+HEADER = "before an assistant's message, but opens the next turn with"
 
 
 @pytest.mark.parametrize(
-    ("template", "reason"),
+    ("refused", "reason"),
     [
-        ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "SecurityError"),
-        ("{% for i in range(10 ** 9) %}x{% endfor %}", "OverflowError"),
-        ("{{ raise_exception('roles must alternate') }}", "roles must alternate"),
-        ("{% if", "TemplateSyntaxError"),
+        (None, "no chat template"),
+        ({"rag": CHATML, "tool_use": CHATML}, "none called default"),
+        ("gptoss", HEADER),  # a channel
+        ("muse_glimmer", HEADER),  # whom the turn is to
+        ("{{ messages[-1]['content'] }}", "token boundaries"),
+        ("{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\\n' }}{% endfor %}", "control token"),
+        ("{{ ''.__class__.__mro__[1].__subclasses__() }}", r"cannot be rendered \(.*SecurityError"),
+        ("{% for i in range(10 ** 9) %}x{% endfor %}", r"cannot be rendered \(.*OverflowError"),
+        ("{{ raise_exception('roles must alternate') }}", r"cannot be rendered \(.*roles must alternate"),
+        ("{% if", r"cannot be rendered \(.*TemplateSyntaxError"),
     ],
 )
-def test_a_template_that_cannot_be_rendered_is_one_sentence(template: str, reason: str) -> None:
-    with pytest.raises(ConfigError, match=rf"cannot be rendered \(.*{reason}") as caught:
-        Chat(train_tokenizer(["a b c"], 300, template))
+def test_template_that_cannot_be_used_is_one_sentence(refused: Any, reason: str) -> None:
+    tokenizer = train_tokenizer(["a b c"], 300)
+    tokenizer.add_special_tokens({"additional_special_tokens": MARKS})
+    tokenizer.chat_template = template(refused) if reason == HEADER else refused
+    with pytest.raises(ConfigError, match=reason) as caught:
+        Chat(tokenizer)
     assert "\n" not in str(caught.value)
 
 
@@ -283,15 +265,6 @@ def test_named_templates_have_a_default() -> None:
     for given_as in (named, [{"name": name, "template": text} for name, text in named.items()], {"chat": CHATML}):
         tokenizer.chat_template = given_as
         assert Chat(tokenizer).prompt_ids([{"role": "user", "content": "a"}]) == expected
-    tokenizer.chat_template = {"rag": CHATML, "tool_use": CHATML}
-    with pytest.raises(ConfigError, match="none called default"):
-        Chat(tokenizer)
-
-
-def test_template_without_end_tokens_is_refused() -> None:
-    loop = "{% for m in messages %}{{ m['role'] + ': ' + m['content'] + '\\n' }}{% endfor %}"
-    with pytest.raises(ConfigError, match="control token"):
-        Chat(train_tokenizer(["a b c"], 300, loop))
 
 
 @pytest.mark.parametrize("name", ["qwen3_5_think", "deepseek_r1_distill"])

@@ -145,7 +145,7 @@ def test_or_a_cut_turn_is_played_and_ended_for_the_policy(chat) -> None:
 
 @pytest.mark.parametrize("name", ["dialogue_tokens", "context_tokens"])
 def test_token_budgets_are_never_passed(chat, name) -> None:
-    for most in range(60, 200, 3):
+    for most in range(20, 200):
         dialogue, policy = play(chat, ["go " * 20] * 2, limits=Limits(**{name: most}))
         used = len(dialogue.response_ids) + (len(dialogue.prompt_ids) if name == "context_tokens" else 0)
         if dialogue.stop_reason is not StopReason.AGREED:

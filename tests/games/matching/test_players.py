@@ -136,16 +136,11 @@ SHY = ShyPartner(accept_fraction=0)
 GAMES = list(generate_games(60, EVEN, seed=5))
 
 
-def frontier(*arguments: Any) -> Frontier:
-    """One asker's, as the lab reads it."""
-    return Frontier(*arrays(*arguments))
-
-
 def played_by(player: Any, seat: int = 0, max_turns: int = 24, partner: Any = SHY) -> list[Dialogue]:
     async def one(number: int) -> Dialogue:
-        env = MatchingEnv(max_turns=max_turns)
+        env, game = MatchingEnv(max_turns=max_turns), GAMES[number]
         return await play_dialogue(
-            env, player, partner, None, Limits(), game_state=GAMES[number], id="a", seat=seat, seed=number
+            env, player, partner, None, Limits(), game_state=game, id="a", seat=seat, seed=number
         )
 
     async def everything() -> list[Dialogue]:
@@ -177,7 +172,7 @@ def asked(dialogue: Dialogue) -> int:
 
 @pytest.mark.parametrize("price", [0.0, 0.02])
 def test_ideal_policy_reward_equals_simulated_ideal_asker(price: float) -> None:
-    paper = Frontier(*frontier(GAMES, [0] * len(GAMES), 9))
+    paper = Frontier(*arrays(GAMES, [0] * len(GAMES), 9))
     played = played_by(baselines(EVEN, price)["ideal"])
     questions = np.array([asked(dialogue) for dialogue in played])
     net = np.array([dialogue.reward for dialogue in played], dtype=float) - price * questions
@@ -194,8 +189,7 @@ def test_it_asks_less_where_a_question_costs_more() -> None:
 
 def test_floor_and_ceiling_are_in_order() -> None:
     found = {name: np.mean([d.reward for d in played_by(player)]) for name, player in baselines(EVEN, 0.0, 3).items()}
-    assert found["random"] < found["solo"] < found["forced:3"] < found["ideal"]
-    assert found["greedy:3"] < found["ideal"]
+    assert found["random"] < found["solo"] < found["forced:3"] < found["ideal"] > found["greedy:3"]
 
 
 def test_each_asks_as_often_as_its_name_says_from_either_seat() -> None:
