@@ -212,6 +212,18 @@ FAULTS = {
         "seed_of(self._seed, key)",
         ("tests/policies/test_transformers.py::test_turns_of_one_dialogue_draw_other_numbers_each",),
     ),
+    "sampler": Fault(  # a checkpoint's sampling settings count behind a server
+        "slim_rl/policies/served.py",
+        '"top_k": 0,',
+        '"top_k": 20,',
+        ("tests/policies/test_served.py::test_a_dialogue_over_the_wire[vllm]",),
+    ),
+    "batch": Fault(  # a batch has no bound
+        "slim_rl/policies/transformers.py",
+        "self.max_batch - len(live)",
+        "10**6 - len(live)",
+        ("tests/policies/test_transformers.py::test_waves_larger_than_the_batch_are_done_in_parts",),
+    ),
     "seat": Fault(  # self-play gives each seat the other's turns
         "slim_rl/dialogue/loop.py",
         'replace(turn, role="policy") if turn.seat == seat',

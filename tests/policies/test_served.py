@@ -14,8 +14,10 @@ from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.players import PolicyFailure
 from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import Diverged
-from slim_rl.policies.served import SGLangPolicy, VLLMPolicy, _turn, read, sample_turn
+from slim_rl.http import Client, EngineError
+from slim_rl.policies.served import SGLangPolicy, VLLMPolicy, read, sample_turn
 from tests.dialogue.players import Countdown, Says
+from tests.fakes.openai_server import OpenAIServer, Step
 from tests.fakes.sglang_server import Faults, SGLangServer
 from tests.fakes.vllm_server import VLLMServer
 
@@ -41,41 +43,58 @@ async def test_a_dialogue_over_the_wire(tokenizer, engine: str, served: Any) -> 
         params = request.get("sampling_params", request)
         assert request[input_key] == whole[: len(request[input_key])] and request["key"] == "d"
         assert params["temperature"] == 0.7 and params.get("repetition_penalty", 1.0) == 1.0
+        assert params.get("top_k", 0) == params.get("min_p", 0) == 0, "a checkpoint's habits do not count"
         assert set(chat.stop_ids) <= set(params["stop_token_ids"])
     assert sum(dialogue.loss_mask) == sum(logprob < 0 for logprob in dialogue.logprobs)
     assert dialogue.policy == {"engine": engine, "model": "tiny", "temperature": 0.7, "top_p": 1.0}
 
 
 @pytest.mark.parametrize("served", SERVED.values(), ids=SERVED)
-async def test_a_turn_may_be_cut_at_its_limit(tokenizer, served: Any) -> None:
+async def test_turn_is_cut_at_its_limit_without_a_proxy(
+    tokenizer: Any, served: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
     with served[0](said(Chat(tokenizer))) as server:
         sampled = await served[1](server.url, "tiny").sample([1, 2, 3], 2, "d")
     assert (len(sampled.ids), len(sampled.logprobs), sampled.finish) == (2, 2, "length")
 
 
-@pytest.mark.parametrize(
-    ("settings", "message", "requests"),
-    [
-        ({"faults": Faults(error=1.0)}, "500", None),
-        ({"faults": Faults(garbage=1.0)}, "no turn in the engine's answer", None),
-        ({"faults": Faults(abort=1.0)}, "aborted", None),
-        ({"context_length": 4}, "400", 1),  # asked again, it would refuse again
-    ],
-)
-async def test_when_there_are_no_tokens_to_be_had(tokenizer, settings, message, requests) -> None:
-    chat = Chat(tokenizer)
-    with SGLangServer(said(chat), **settings) as server:
-        policy = SGLangPolicy(server.url, retry_seconds=0.25)
-        with pytest.raises(PolicyFailure, match=message) as failure:
-            await policy.sample([1, 2, 3], 8, "d")
-    assert failure.value.reason is StopReason.ENGINE_FAILED
-    assert len(server.requests) == (requests or 2)  # at once and after 0.1 s; the next would be after 0.3 s
+# engine, its settings, what is said, number of requests: one if the same request would be refused again
+UNANSWERED: list[tuple[str, dict[str, Any], str, int]] = [
+    ("sglang", {"faults": Faults(error=1.0)}, "500", 2),  # at once and after 0.1 s; the next would be after 0.3 s
+    ("sglang", {"faults": Faults(garbage=1.0)}, "no turn in the engine's answer", 2),
+    ("sglang", {"faults": Faults(abort=1.0)}, "aborted", 2),
+    ("sglang", {"context_length": 4}, "400", 1),
+    ("sglang", {"broken": True}, "are not finite numbers", 1),
+    ("vllm", {"knows_ids": False}, "return_token_ids", 1),
+    ("vllm", {"model": "another"}, "does not exist", 1),
+    ("vllm", {"context_length": 8}, "maximum context length", 1),
+]
 
 
-async def test_a_model_without_finite_probabilities_is_not_asked_again(tokenizer) -> None:
-    chat = Chat(tokenizer)
-    with SGLangServer(said(chat), broken=True) as server, pytest.raises(Diverged, match="are not finite numbers"):
-        await SGLangPolicy(server.url).sample([1, 2, 3], 8, "d")
+@pytest.mark.parametrize(("engine", "settings", "message", "requests"), UNANSWERED)
+async def test_engine_without_tokens_fails_the_dialogue(
+    tokenizer: Any, engine: str, settings: dict[str, Any], message: str, requests: int
+) -> None:
+    server_of, policy_of, _ = SERVED[engine]
+    with server_of(said(Chat(tokenizer)), **settings) as server:
+        with pytest.raises((PolicyFailure, Diverged), match=message) as failure:
+            await policy_of(server.url, "tiny", retry_seconds=0.25).sample([1, 2, 3], 8, "d")
+        assert len(server.requests) == requests
+    assert isinstance(failure.value, Diverged) == ("broken" in settings)
+    assert isinstance(failure.value, Diverged) or failure.value.reason is StopReason.ENGINE_FAILED
+    with pytest.raises(PolicyFailure, match="Cannot connect"):  # the server is gone
+        await policy_of(server.url, retry_seconds=0.0).sample([1], 1, "d")
+
+
+async def test_client_of_engines_follows_no_redirect() -> None:
+    body = {"model": OpenAIServer.model, "messages": [{"role": "user", "content": "x"}]}
+    async with OpenAIServer() as server:
+        url = f"{server.url}/chat/completions"
+        server.script.append(Step("status", status=307, headers={"Location": url}))  # type: ignore[attr-defined]
+        with pytest.raises(EngineError, match="status 307"):
+            await Client().post(url, body)
     assert len(server.requests) == 1
 
 
@@ -105,6 +124,7 @@ def answer_of_vllm(logprobs: list[float | None], **usage: Any) -> dict[str, Any]
         (answer([-0.5], completion_tokens=2), "1 token ids and 1 logprobs for 2"),
         (answer_of_vllm([-0.5]), "2 token ids and 1 logprobs"),
         (answer_of_vllm([-0.5, -0.1], completion_tokens=3), "2 token ids and 2 logprobs for 3"),
+        (answer_of_vllm([None, None]), "are not finite numbers"),
     ],
 )
 async def test_sample_turn_without_all_logprobs_fails_at_once(answered: Any, message: str) -> None:
@@ -114,7 +134,7 @@ async def test_sample_turn_without_all_logprobs_fails_at_once(answered: Any, mes
         calls.append(body)
         return answered
 
-    with pytest.raises(PolicyFailure, match=message):
+    with pytest.raises((PolicyFailure, Diverged), match=message):
         await sample_turn(post, {}, read if "meta_info" in answered else VLLMPolicy.read, 60.0)
     assert len(calls) == 1
 
@@ -131,12 +151,6 @@ async def test_sample_turn_with_an_engines_own_reason_is_cut_at_once(finish: str
 
     sampled = await sample_turn(post, {}, read, 60.0)
     assert (sampled.finish, sampled.ids, len(calls)) == (read_as, [0, 1], 1)
-
-
-async def test_a_server_that_is_not_there() -> None:
-    policy = SGLangPolicy("http://127.0.0.1:9", retry_seconds=0.0)
-    with pytest.raises(PolicyFailure, match="Cannot connect"):
-        await policy.sample([1], 1, "d")
 
 
 async def test_an_aborted_dialogue_waits_for_nothing() -> None:
@@ -160,25 +174,3 @@ async def test_cancelling_a_turn_cancels_it(tokenizer) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-
-
-@pytest.mark.parametrize(
-    ("settings", "model", "message"),
-    [
-        ({"knows_ids": False}, "tiny", "return_token_ids"),
-        ({}, "another", "does not exist"),
-        ({"context_length": 8}, "tiny", "maximum context length"),
-    ],
-)
-async def test_vllm_that_cannot_answer_fails_at_once(tokenizer: Any, settings: Any, model: str, message: str) -> None:
-    with VLLMServer(said(Chat(tokenizer)), **settings) as server:
-        policy = VLLMPolicy(server.url, model)
-        with pytest.raises(PolicyFailure, match=message):
-            await policy.sample([1, 2, 3], 8, "d")
-        assert len(server.requests) == 1
-
-
-def test_probabilities_that_are_no_numbers_are_seen_as_such() -> None:
-    choice = {"token_ids": [1, 2], "finish_reason": "stop", "logprobs": {"token_logprobs": [None, None]}}
-    with pytest.raises(Diverged):
-        _turn({"choices": [choice]}, VLLMPolicy.read)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import threading
 import warnings
+from collections.abc import Iterable
 
 import pytest
 
@@ -133,32 +135,20 @@ def test_sample_with_more_waiting_than_running_joins(model) -> None:
     assert together[0].ids == asyncio.run(TransformersPolicy(model, [-1]).sample([5, 6], 40, "0")).ids
 
 
-def test_a_wave_does_not_depend_on_the_order_of_its_dialogues(model) -> None:
+def test_a_turn_does_not_depend_on_its_company_or_order(model) -> None:
     policy = TransformersPolicy(model, [STOP])
 
-    async def run(order: list[int]) -> dict[int, list[int]]:
-        results = {}
+    async def run(order: Iterable[int]) -> dict[int, Sampled]:
+        calls = {i: policy.sample([i + 4, 7] + [9] * i, 8, f"{i:02}") for i in order}
+        return dict(zip(calls, await asyncio.gather(*calls.values()), strict=True))
 
-        async def one(i: int) -> None:
-            results[i] = (await policy.sample([i + 4, 7], 8, f"{i:02}")).ids
-
-        await asyncio.gather(*(one(i) for i in order))
-        return results
-
-    assert asyncio.run(run([0, 1, 2, 3])) == asyncio.run(run([3, 1, 0, 2]))
-
-
-def test_a_turn_does_not_depend_on_its_company(model) -> None:
-    policy = TransformersPolicy(model, [STOP])
-
-    async def run(count: int) -> list[Sampled]:
-        return await asyncio.gather(*(policy.sample([i + 4, 7] + [9] * i, 8, f"{i:02}") for i in range(count)))
-
-    alone, company = asyncio.run(run(1)), asyncio.run(run(12))
+    alone, company, other = (asyncio.run(run(order)) for order in ([0], range(12), range(11, -1, -1)))
     assert alone[0].ids == company[0].ids
     assert alone[0].logprobs == pytest.approx(company[0].logprobs, abs=1e-5)
+    assert all(company[i].ids == other[i].ids for i in range(12))
     policy.reseed(1)
-    assert [turn.ids for turn in asyncio.run(run(12))] != [turn.ids for turn in company]
+    again = asyncio.run(run(range(12)))
+    assert [again[i].ids for i in range(12)] != [company[i].ids for i in range(12)]
 
 
 def test_tokens_are_drawn_as_often_as_they_are_likely(model) -> None:
@@ -176,47 +166,34 @@ def test_tokens_are_drawn_as_often_as_they_are_likely(model) -> None:
     ) + 30  # chi-squared, its mean the degrees
 
 
-def test_input_beyond_context_fails_only_its_dialogue(model) -> None:
-    policy = TransformersPolicy(model, [STOP])
-    good, bad = sample_all(policy, [[5, 6], [5] * 128])
-    assert good.ids and isinstance(bad, PolicyFailure) and "128" in str(bad)
-    assert bad.reason is StopReason.CONTEXT_LENGTH
-
-
 def test_a_model_that_fails_fails_its_dialogues_and_not_the_loop(model) -> None:
-    policy = TransformersPolicy(model, [STOP])
+    policy = TransformersPolicy(model.train(), [STOP])
     results = sample_all(policy, [[5, 10_000], [5, 6]])  # an id outside the vocabulary
-    assert all(isinstance(result, PolicyFailure) for result in results)
-    assert sample_all(policy, [[5, 6]])[0].ids
-
-
-def test_training_mode_is_given_back(model) -> None:
-    model.train()
-    sample_all(TransformersPolicy(model, [STOP]), [[5]])
-    assert model.training
+    assert all(isinstance(result, PolicyFailure) for result in results) and model.training
+    assert sample_all(policy, [[5, 6]])[0].ids and model.training, "its mode is given back"
     model.eval()
 
 
 def test_waves_larger_than_the_batch_are_done_in_parts(model) -> None:
-    policy = TransformersPolicy(model, [STOP], max_batch=4)
-    assert len(sample_all(policy, [[5, 6]] * 11)) == 11
+    policy, sizes = TransformersPolicy(model, [STOP], max_batch=4), []
+    hook = model.register_forward_hook(lambda _, __, output: sizes.append(len(output.logits)))
+    assert all(turn.ids for turn in sample_all(policy, [[5 + index, 6] for index in range(11)]))
+    hook.remove()
+    assert max(sizes) == 4
 
 
-def test_multimodal_model_has_the_context_of_its_text() -> None:
+def test_input_beyond_context_fails_only_its_dialogue(model) -> None:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     text = {"vocab_size": 32, "head_dim": 16, **SHAPE, "max_position_embeddings": 64}
     vision = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
     sizes = {"image_size": 28, "patch_size": 14}
     config = AutoConfig.for_model("gemma3", text_config=text, vision_config={**vision, **sizes})
-    policy = TransformersPolicy(AutoModelForCausalLM.from_config(config).eval(), [STOP])
-    good, bad = sample_all(policy, [[5, 6], [5] * 64])
-    assert good.ids and isinstance(bad, PolicyFailure) and bad.reason is StopReason.CONTEXT_LENGTH
-
-
-def test_model_without_max_positions_samples(model) -> None:
-    import copy
-
+    multimodal = AutoModelForCausalLM.from_config(config).eval()  # whose text's context counts
+    for one, positions in (model, 128), (multimodal, 64):
+        good, bad = sample_all(TransformersPolicy(one, [STOP]), [[5, 6], [5] * positions])
+        assert good.ids and isinstance(bad, PolicyFailure) and str(positions) in str(bad)
+        assert bad.reason is StopReason.CONTEXT_LENGTH
     boundless = copy.copy(model)
     boundless.config = copy.deepcopy(model.config)
     del boundless.config.max_position_embeddings
