@@ -194,7 +194,8 @@ def meant(name: str, model: type[BaseModel], prefix: str = "") -> str:
     known = {key: key.rpartition(".")[2] for key, _ in fields_of(model)}
     beside = {key: end for key, end in known.items() if key.rpartition(".")[0] == section}
     others = {key: end for key, end in known.items() if len(end) > 3}  # a short name is near to too many
-    for some in (beside, others):
+    below = {key: end for key, end in known.items() if section and key.startswith(f"{section}.")}
+    for some in (beside, below, others):
         if near := nearest(last, some.values()):
             key = min((key for key, end in some.items() if end == near), key=lambda key: key.count("."))
             return f"did you mean '{prefix}{key}'?"
