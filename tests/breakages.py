@@ -308,6 +308,12 @@ FAULTS = {
         "if False and not args.offload_train",
         ("tests/backends/test_slime_driver.py::test_driver_resumed_run_samples_from_the_policy_first",),
     ),
+    "resumed": Fault(  # TRL's resumed run leaves the lines of the steps that it plays again
+        "slim_rl/backends/trl/run.py",
+        "from_step=step, tokens",
+        "from_step=None, tokens",
+        ("tests/backends/test_trl.py::test_run_interrupted_and_on_a_full_disk_ends_the_same",),
+    ),
     "stopped": Fault(  # TRL's step that a stop met is not in the log
         "slim_rl/backends/trl/rollouts.py",
         "        for dialogue in dialogues:\n            self.log.append(dialogue)\n",

@@ -135,6 +135,7 @@ def test_run_interrupted_and_on_a_full_disk_ends_the_same(
     resumed = local.train(config)
     assert same(weights(resumed.run_dir), weights(whole.run_dir)) and not same(weights(resumed.run_dir), after_two)
     assert lines(whole) == lines(resumed) and len(lines(whole)) == 4 * 8
+    assert (resumed.log_dir / "train.jsonl").read_bytes().count(b"\n") == 4 * 8, "no step's lines stand twice"
     assert len(whole.before) == len(whole.after) == 4 and checkpoints(config) == ["checkpoint-4"]
     assert [line["step"] for line in metrics(config)] == sorted({line[0] for line in lines(config)}) == [0, 1, 2, 3]
     told = {"reward", "questions", "valid_proposals", "agreed", "entropy", "tokens_per_second"}
