@@ -249,9 +249,8 @@ def step_of(env: BaseEnvironment, text: str) -> tuple[str, bool, dict[str, Any]]
 
 
 _OURS = "slim_rl.games."
-STARTED_IN = (
-    "SLIM_RL_STARTED_IN"  # environment variable with the folder that the run was started in, for remote processes
-)
+# environment variable with the folder that the run was started in, for remote processes
+STARTED_IN = "SLIM_RL_STARTED_IN"
 
 
 @cache

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import cycle
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -32,29 +33,8 @@ ARM_COLOURS = {
 }
 SPARE_COLOURS = ("#E69F00", "#56B4E9", "#8C6D31", "#882255", "#117733", "#332288")
 LAYER_COLOURS = ("#0072B2", "#56B4E9", "#E69F00", "#B8B8B8", "#009E73", "#CC79A7", "#8C6D31", "#882255")
-INK, SOFT, FAINT = "#222222", "#6B6B6B", "#E4E4E4"
-STYLE: Any = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9,  # pages show figures at their size
-    **dict.fromkeys(("axes.titlesize", "axes.labelsize", "xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 9),
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.labelcolor": SOFT,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": FAINT,
-    "xtick.color": SOFT,
-    "ytick.color": SOFT,
-    "text.color": INK,
-    "legend.frameon": False,
-    "figure.constrained_layout.use": True,
-    "savefig.dpi": 160,
-    "text.parse_math": False,  # a name may contain a dollar sign
-    "svg.fonttype": "path",  # independent of the machine's fonts
-    "svg.hashsalt": "slim_rl",  # reproducible ids
-}
+INK, SOFT = "#222222", "#6B6B6B"
+_STYLE = Path(__file__).with_name("page") / "slim_rl.mplstyle"
 _UNDATED: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
 
 
@@ -73,13 +53,9 @@ class Plot:
     wide: bool = True
 
 
-@contextmanager
-def style() -> Iterator[None]:
+def style() -> AbstractContextManager[None]:
     """Applies the style on top of matplotlib's defaults, ignoring a user's matplotlibrc; draw and save inside it."""
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(STYLE)
-        yield
+    return matplotlib.rc_context(fname=_STYLE)
 
 
 def to_bytes(figure: Figure, form: str) -> bytes:

@@ -343,8 +343,8 @@ def _correlations(results: Results) -> Table:
     return Table(caption, rows)
 
 
-def checkpoints(results: Results, minimum: int = 3) -> Table:
-    """Returns the means at every checkpoint, for arms with at least `minimum` checkpoints."""
+def checkpoints(results: Results) -> Table:
+    """Returns the means at every checkpoint, for arms with at least three checkpoints."""
     times = Counter((row["arm"], row["partner"]) for row in results["checkpoints"])
     rows = [
         {
@@ -355,7 +355,7 @@ def checkpoints(results: Results, minimum: int = 3) -> Table:
             **_measured(results, row),
         }
         for row in results["checkpoints"]
-        if times[row["arm"], row["partner"]] >= minimum
+        if times[row["arm"], row["partner"]] >= 3
     ]
     return Table("Held-out games by checkpoint; 95% intervals over games.", rows)
 

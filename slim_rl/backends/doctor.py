@@ -70,11 +70,8 @@ def examine(config: Config, examinations: Mapping[str, Examination]) -> list[Che
         except Exception as error:  # a check that breaks is a finding like any other
             known = isinstance(error, SlimError)  # which says itself how to fix it
             reason = textwrap.shorten(str(error), 400, placeholder="...")
-            fix = (
-                ""
-                if known
-                else "If a class that the config names raised it, correct that class; otherwise report this line."
-            )
+            broken = "If a class that the config names raised it, correct that class; otherwise report this line."
+            fix = "" if known else broken
             checks.append(Check(name, "fail", reason if known else f"{type(error).__name__}: {reason}", fix))
     return checks
 
@@ -102,11 +99,8 @@ def check_machine(config: Config) -> Iterator[Check]:
     """Checks that the backend can do what the config asks for, on this machine."""
     backends.check(config)
     lacks = backends.missing(config)
-    yield verdict(
-        "machine",
-        lacks or "has what a start needs",
-        fail="Train elsewhere, or choose another backend." if lacks else "",
-    )
+    fix = "Train elsewhere, or choose another backend." if lacks else ""
+    yield verdict("machine", lacks or "has what a start needs", fail=fix)
 
 
 def check_policy(config: Config) -> Iterator[Check]:
@@ -138,11 +132,8 @@ def check_partner(config: Config) -> Iterator[Check]:
     patience = {"max_retries": 1, "outage_wait_minutes": 0.0, "cassette": None}
     for name, member in config.members.items():
         partner = make_partner(member.changed(partner={"openai": patience}))
-        yield (
-            Check("partner", "pass", "none: self-play, or a game for one")
-            if partner is None
-            else _answers(config, name, partner)
-        )
+        nobody = Check("partner", "pass", "none: self-play, or a game for one")
+        yield nobody if partner is None else _answers(config, name, partner)
 
 
 def _answers(config: Config, name: str, partner: Partner) -> Check:

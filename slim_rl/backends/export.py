@@ -91,7 +91,6 @@ def own_evaluations(config: Config, run: Path, steps: int) -> dict[str, list[Dia
     if log.is_file() or any(log.rglob("*.jsonl")):
         for dialogue in read_log(log):
             if dialogue.phase == "eval" and dialogue.run == config.name and dialogue.step in (0, steps):
-                played["after training" if dialogue.step else "before training"][dialogue.id] = (
-                    dialogue  # the last counts
-                )
+                # of several the last counts
+                played["after training" if dialogue.step else "before training"][dialogue.id] = dialogue
     return {name: list(dialogues.values()) for name, dialogues in played.items() if dialogues}

@@ -285,9 +285,8 @@ def _partners(game: type[BaseEnvironment]) -> dict[str, str]:
 def _check_kind(game: type[BaseEnvironment], kind: str, key: str, *further: str) -> None:
     """Raises ValueError or ConfigError if a game has no partner of a kind. `further`: kinds without a class."""
     if game.seats == 1:
-        if (
-            kind not in (NOBODY, PartnerConfig().kind) or key != "partner.kind"
-        ):  # the default of a config that names none
+        # the default stands in a config that names none
+        if kind not in (NOBODY, PartnerConfig().kind) or key != "partner.kind":
             raise ValueError(f"{key} is {kind}, but {game.__name__} has one seat: leave {key} out")
     elif "." in kind:
         load_object(kind, key, "examples.treasure.HonestPartner")

@@ -62,11 +62,8 @@ def read_yaml(path: str | Path, hint: str = PATH) -> Any:
         raise ConfigError(f"Cannot read the config {path}: {error.strerror}; {hint}.") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not text in UTF-8; give the path of a YAML file.") from error
-    except (
-        yaml.YAMLError,
-        ValueError,
-        RecursionError,
-    ) as error:  # a number or date that YAML reads and Python does not
+    # ValueError: a number that YAML reads and Python does not
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} is not valid YAML: {' '.join(str(error).split())}.") from error
 
 

@@ -75,8 +75,5 @@ def nothing_measured(evaluations: Mapping[str, Sequence[Dialogue]]) -> str:
         name: Failures(those) for name, those in evaluations.items() if those and all(each.failed for each in those)
     }
     causes = Failures.of_all(lost.values()).summary
-    return (
-        f"Nothing was measured in {', '.join(lost)}: {causes}. Fix the cause and run the same command again."
-        if lost
-        else ""
-    )
+    sentence = f"Nothing was measured in {', '.join(lost)}: {causes}. Fix the cause and run the same command again."
+    return sentence if lost else ""

@@ -101,9 +101,8 @@ class Usage:
     input_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
-    cost_usd: Annotated[Number, BeforeValidator(lambda usd: usd or 0.0)] = (
-        0.0  # null in old lines without a known price
-    )
+    # null in old lines without a known price
+    cost_usd: Annotated[Number, BeforeValidator(lambda usd: usd or 0.0)] = 0.0
     retries: int = 0
     malformed: int = 0
     model: str | None = None

@@ -92,10 +92,8 @@ class Endpoint:
         given = {name.lower(): value.replace("{key}", key) for name, value in config.headers.items()}
         self.headers = ({"authorization": f"Bearer {key}"} if key else {}) | given | {"accept-encoding": "identity"}
         self.answers = AnswerReader(config, Secrets(key, *given.values()))
-        self.spend, self.refused = (
-            Spend(config.budget_usd, player=config.player),
-            list[str](),
-        )  # the parameters that the model refuses
+        self.spend = Spend(config.budget_usd, player=config.player)
+        self.refused: list[str] = []  # the parameters that the model refuses
         if self.replays and config.cassette is None:
             raise ConfigError(
                 f"{config.player}.openai.cassette_mode is replay, but there is no file. Set {config.player}.openai.cassette."

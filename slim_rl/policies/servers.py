@@ -35,12 +35,8 @@ def connect(url: str) -> Server:
         card = answer.json()["data"][0]
         context = card.get("max_model_len")
         return Server(url, str(card["id"]), context if isinstance(context, int) else None)
-    except (
-        httpx.HTTPStatusError,
-        AttributeError,
-        LookupError,
-        TypeError,
-    ):  # it answers, and does not describe its model
+    # it answers, and does not describe its model
+    except (httpx.HTTPStatusError, AttributeError, LookupError, TypeError):
         return Server(url)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise SlimError(f"No server answers at --server {url} ({error}). Start it.") from error

@@ -212,9 +212,8 @@ def load_model(config: PolicyConfig) -> tuple[PreTrainedModel, Any]:
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, trust_remote_code=False)
     for module in model.modules():
-        if isinstance(
-            module, torch.nn.Embedding
-        ):  # padding is masked, and where it is a turn's end too that token is to learn
+        # padding is masked, and where it is a turn's end too that token is to learn
+        if isinstance(module, torch.nn.Embedding):
             module.padding_idx = None
     if device == "cuda":
         # With a mask its gradients are NaN at some lengths on H100 and H200, from torch 2.11 on (pytorch issue 196678).

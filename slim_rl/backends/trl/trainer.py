@@ -38,9 +38,8 @@ class TrimmedGRPOTrainer(FiniteSteps, GRPOTrainer):
     _buffered_inputs: list[dict[str, Any]] | None  # TRL's: the step's micro-batches
     turn_advantages: Callable[[int, Any], torch.Tensor | None] | None = None  # of a training reward that gives some
     shares_prompts = False  # whether `scoring` computes the log-probabilities
-    _scored: torch.Tensor | None = (
-        None  # the policy's own tokens of the micro-batch being learned: (rows, completion tokens)
-    )
+    # the policy's own tokens of the micro-batch being learned: (rows, completion tokens)
+    _scored: torch.Tensor | None = None
 
     def _prepare_inputs(self, generation_batch: dict[str, Any]) -> dict[str, Any]:
         before = self._buffered_inputs

@@ -117,10 +117,8 @@ class DialogueLoop(AgentLoopBase):
             return False
         length, most = len(dialogue.prompt_ids), self.rollout_config.prompt_length
         if length > most:
-            logger.warning(
-                "%s is not trained on: its prompt has %d tokens, and verl.prompt_tokens is %d; raise it.",
-                dialogue.id, length, most,
-            )  # fmt: skip
+            sentence = "%s is not trained on: its prompt has %d tokens, and verl.prompt_tokens is %d; raise it."
+            logger.warning(sentence, dialogue.id, length, most)
         return length <= most
 
     def _log(self, dialogue: Dialogue) -> None:

@@ -7,6 +7,7 @@ stepping through its record. A malformed action leaves the turn with its author;
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 _EVAL_START = 2**31  # eval games are numbered from here on, and stay the same however many there are to train on
 
 
+@dataclass(eq=False)
 class MatchingEnv(BaseEnvironment):
     """DialOp's "optimization" game.
 
@@ -53,23 +55,15 @@ class MatchingEnv(BaseEnvironment):
         "openai": "slim_rl.games.matching.partners.chat.MatchingChatPartner",
     }
 
-    def __init__(
-        self,
-        max_turns: int = 20,
-        max_errors: int = 3,
-        max_proposals: int | None = 1,
-        planner: Literal["player", "solver"] = "player",
-        show_known: bool | Literal["plan"] = False,
-        rules: Literal["full", "short", "none"] = "full",
-        open_book: bool = False,
-    ) -> None:
-        self.max_turns = max_turns
-        self.max_errors = max_errors
-        self.max_proposals = max_proposals
-        self.planner = planner
-        self.show_known = show_known
-        self.rules = rules
-        self.open_book = open_book
+    max_turns: int = 20
+    max_errors: int = 3
+    max_proposals: int | None = 1
+    planner: Literal["player", "solver"] = "player"
+    show_known: bool | Literal["plan"] = False
+    rules: Literal["full", "short", "none"] = "full"
+    open_book: bool = False
+
+    def __post_init__(self) -> None:
         self._game: GameState | None = None
         self._clear()
 

@@ -278,6 +278,5 @@ def _texts(config: Config, curriculum: Curriculum, games: Iterable[Dealt]) -> It
         yield from controls.split(temporary.tokenizer.decode(dialogue.prompt_ids + dialogue.response_ids))
         yield from (turn.error for turn in dialogue.turns if turn.error)
     yield from curriculum.words
-    yield from (
-        f"{role}\n" for role in ("system", "user", "assistant") for _ in range(500)
-    )  # often enough for each to become one token
+    # often enough for each to become one token
+    yield from (f"{role}\n" for role in ("system", "user", "assistant") for _ in range(500))

@@ -121,9 +121,8 @@ def _read(text: str, roster: Roster, before: tuple[str, ...]) -> Reading:
         return Reading()
     spoken = [body(each, roster) for each in before if untagged(each)[0] not in ("propose", "accept")]
     masked = body(text, roster)
-    twice = _says_twice(" ".join(rest.lower().split(" "))) and _says_twice(
-        masked
-    )  # "Li Li" may be one name, and two may be one slip
+    # "Li Li" may be one name, and two may be one slip
+    twice = _says_twice(" ".join(rest.lower().split(" "))) and _says_twice(masked)
     malformed = twice or _CONTROL.search(rest) is not None or _GARBLED.search(masked) is not None
     return _Reader(_MARK.sub("", masked), spoken).reading(malformed)
 

@@ -31,9 +31,8 @@ class MatchingInstrument(Instrument):
     """Instrument of the matching game."""
 
     question_kinds: ClassVar[Mapping[str, str]] = KINDS
-    annotator_version = (
-        7  # raised when the same dialogue would get other annotations; 1 stands for all logs that name none
-    )
+    # raised when the same dialogue would get other annotations; 1 stands for all logs that name none
+    annotator_version = 7
     annotate = staticmethod(annotate)
     questions_worth_asking = staticmethod(informative_questions)
     state_values = staticmethod(state_values)

@@ -95,9 +95,8 @@ class _Audit:
         self._add("unread", unread, len(numbers))
         if unread:
             return
-        new_claims = [
-            claim for claim in claims if claim not in self.quotable
-        ]  # repeating the policy's words tells it nothing
+        # repeating the policy's words tells it nothing
+        new_claims = [claim for claim in claims if claim not in self.quotable]
         for (reviewer, paper), value in new_claims:
             self._add("false_value", self.table[reviewer][paper] != value)
         self._add("leak", any(pair not in self.allowed for pair, _ in new_claims))
