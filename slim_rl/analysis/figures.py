@@ -34,7 +34,7 @@ ARM_COLOURS = {
 SPARE_COLOURS = ("#E69F00", "#56B4E9", "#8C6D31", "#882255", "#117733", "#332288")
 LAYER_COLOURS = ("#0072B2", "#56B4E9", "#E69F00", "#B8B8B8", "#009E73", "#CC79A7", "#8C6D31", "#882255")
 INK, SOFT = "#222222", "#6B6B6B"
-_STYLE = Path(__file__).with_name("page") / "slim_rl.mplstyle"
+_STYLE = Path(__file__).with_name("page") / "figures.mplstyle"
 _UNDATED: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
 
 

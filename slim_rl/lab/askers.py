@@ -6,25 +6,21 @@ Rewards of the random asker are means over `DRAWS` seeds.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from slim_rl.analysis.held_out import COMPARED
 from slim_rl.analysis.load import Log, read_dialogue
-from slim_rl.dialogue.measures import MEASURES
 from slim_rl.environment import game_of
 from slim_rl.lab.frontier import MOST, Floats, Frontier
+from slim_rl.lab.measures import NET_REWARD
 from slim_rl.measured import measured
 from slim_rl.statistics import clustered_mean
 
 IDEAL, RANDOM = "greedy", "random"  # names of the ideal and the random asker among a game's frontiers
 DRAWS = 8  # seeds of the random asker
-NET_REWARD = replace(MEASURES["reward"], name="net_reward", title="net reward", within=(-np.inf, 1.0))
-COMPARED[NET_REWARD.name] = NET_REWARD
 _TOGETHER = ["arm", "run", "policy", "phase", "step", "partner", "mode"]
 
 

@@ -21,30 +21,16 @@ below it (tests/lab/test_gap.py). On larger boards the optimum is infeasible.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from slim_rl.analysis.held_out import COMPARED
 from slim_rl.analysis.load import Log
-from slim_rl.dialogue.measures import ANY, MEASURES, Measure
 from slim_rl.lab.askers import Askers, played_by, question_costs
 from slim_rl.lab.frontier import Floats, Frontier
+from slim_rl.lab.measures import LOSSES
 
-_LOST = replace(MEASURES["reward"], better="down", role="secondary", within=ANY)
-LOSSES: dict[str, Measure] = {
-    name: replace(_LOST, name=name, title=title, short=short)
-    for name, title, short in (
-        ("lost", "gap to the ideal asker", "gap"),
-        ("lost_by_number", "gap from the number of questions", "gap: count"),
-        ("lost_by_stopping", "gap from when it stops", "gap: stopping"),
-        ("lost_by_choice", "gap from the choice of questions", "gap: choice"),
-        ("lost_by_use", "gap from its plan", "gap: plan"),
-    )
-}
-COMPARED.update(LOSSES)
 HEADING = "Gap to the ideal asker"
 CAPTION = (
     "Net reward of the ideal asker minus that of the policy, as a share of the best score. The parts sum to the gap: number of questions "

@@ -20,10 +20,7 @@ from matplotlib.figure import Figure
 
 from slim_rl.analysis.arms import TRAIN
 from slim_rl.analysis.figures import INK, SOFT, colours, short
-from slim_rl.analysis.held_out import COMPARED, completed, ends, runs_trained
-from slim_rl.dialogue.measures import MEASURES
-from slim_rl.lab.experiment.contrasts import HELD_OUT
-from slim_rl.lab.experiment.results import Plays
+from slim_rl.analysis.held_out import completed, ends, runs_trained
 
 CAPTION = (
     "Forced-question baseline: held-out reward of the initial policy after forced questions, each about a pair that it does not know and its "
@@ -32,16 +29,6 @@ CAPTION = (
 Points = dict[str, Any]
 _NUMBERS = ["questions", "informative_pairs", "reward"]
 _FORCED = {"questions": "questions_forced", "informative_pairs": "informative_forced"}
-COMPARED["informative_forced"] = MEASURES["informative_forced"]
-
-
-def of_plays(plays: Plays) -> Points:
-    """Returns the points of an experiment with conditions forced_1, forced_2, ..., played by the treatment's initial policy."""
-    frame = plays.held_out
-    held_out = frame[frame["condition"] == HELD_OUT]
-    before = frame[(frame["arm"] == plays.arms[0]) & (frame["when"] == "before")]
-    forced = before[before["condition"].str.fullmatch(r"forced_\d+")]
-    return _points(forced, "condition", before[before["condition"] == HELD_OUT], held_out[held_out["when"] == "after"])
 
 
 def of_frame(frame: pd.DataFrame) -> Points:
@@ -54,10 +41,16 @@ def of_frame(frame: pd.DataFrame) -> Points:
     forced = played[
         (played["mode"] != "free") & played["policy"].isin(set(before["policy"])) & ~played.index.isin(runs.index)
     ]
-    return _points(forced, "run", before, sides[sides["when"] == "after"])
+    return points_of(forced, "run", before, sides[sides["when"] == "after"])
 
 
-def _points(forced: pd.DataFrame, cell: str, initial: pd.DataFrame, after: pd.DataFrame) -> Points:
+def points_of(forced: pd.DataFrame, cell: str, initial: pd.DataFrame, after: pd.DataFrame) -> Points:
+    """Returns the points of dialogues, or of games' means.
+
+    Args:
+        forced: those with forced questions; `cell`: column that tells their numbers of forced questions apart.
+        initial, after: those of the initial policies in free play, and of the trained ones.
+    """
     if "informative_forced" in forced:  # the values of earlier pages count forced questions among the policy's
         forced = forced.assign(**{name: forced[name] + forced[of] for name, of in _FORCED.items()})
     means = {str(arm): rows.groupby("run")[_NUMBERS].mean() for arm, rows in after.groupby("arm")}

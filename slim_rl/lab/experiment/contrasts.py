@@ -17,7 +17,7 @@ from slim_rl.dialogue.measures import shown_in
 from slim_rl.dialogue.record import FORMER
 from slim_rl.errors import ConfigError
 from slim_rl.formats import words
-from slim_rl.lab import gap  # noqa: F401  (registers its measures)
+from slim_rl.lab import measures  # noqa: F401  (which contrasts may compare)
 from slim_rl.lab.frontier import MOST
 
 HELD_OUT = "held_out"  # condition of the runs' own evaluations: their partner, free play

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -17,10 +17,12 @@ from slim_rl.analysis.figures import INK, SOFT, Plot, colours, curve, legend, pa
 from slim_rl.analysis.held_out import comparable
 from slim_rl.dialogue.measures import shown_in
 from slim_rl.formats import sentence
-from slim_rl.lab.askers import NET_REWARD
 from slim_rl.lab.experiment import baseline
 from slim_rl.lab.experiment.contrasts import HELD_OUT, Contrasts, Outcome
-from slim_rl.lab.experiment.results import Plays
+from slim_rl.lab.measures import NET_REWARD
+
+if TYPE_CHECKING:
+    from slim_rl.lab.experiment.results import Plays
 
 Rows = Sequence[dict[str, Any]]
 
@@ -89,9 +91,19 @@ def _arms(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     return figure
 
 
+def _points(plays: Plays) -> baseline.Points:
+    """Returns the points of an experiment with conditions forced_1, forced_2, ..., played by the treatment's initial policy."""
+    frame = plays.held_out
+    held_out = frame[frame["condition"] == HELD_OUT]
+    before = frame[(frame["arm"] == plays.arms[0]) & (frame["when"] == "before")]
+    forced = before[before["condition"].str.fullmatch(r"forced_\d+")]
+    initial, after = before[before["condition"] == HELD_OUT], held_out[held_out["when"] == "after"]
+    return baseline.points_of(forced, "condition", initial, after)
+
+
 def _baseline(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     """Draws the forced-question baseline of the treatment."""
-    points, arm = baseline.of_plays(plays), plays.arms[0]
+    points, arm = _points(plays), plays.arms[0]
     if not points["forced"] or arm not in points["trained"]:
         return None
     return baseline.alone(points, {arm: colours(plays.arms)[arm]})
@@ -105,7 +117,7 @@ def _frontier(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
 
     Shows the arms that contrasts on net reward compare, else all. Other arms may play another game than the askers, such as an open book.
     """
-    askers, points = plays.askers, baseline.of_plays(plays)
+    askers, points = plays.askers, _points(plays)
     if askers.empty or not points["trained"]:
         return None
     net = [spec for spec in contrasts.contrasts if spec.measure == NET_REWARD.name]
