@@ -58,7 +58,3 @@ class Client:
         if response.status >= 300:
             raise EngineError(response.status, content.decode("utf-8", "replace"))
         return orjson.loads(content)
-
-    async def close(self) -> None:
-        """Closes the running loop's connections, which its end would do as well."""
-        await (await self._sessions.here()).close()

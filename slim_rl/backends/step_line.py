@@ -12,11 +12,6 @@ _USUAL = ("agreed", "finished")  # ends of a game that was played, with proposal
 _PAID, _KL = ("train_reward", "paid", ".3f"), ("kl", "kl", ".3f")
 
 
-def played_step(updates: int) -> int:
-    """Returns the log's number of the step that the last update learned from; the first is 0."""
-    return updates - 1
-
-
 def step_line(step: int, logs: Mapping[str, Any], width: int = 80, played: str = "") -> str:
     """Formats a step's main measures as one line of at most `width` characters.
 

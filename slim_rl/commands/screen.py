@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from itertools import chain
 from pathlib import Path
@@ -61,25 +61,6 @@ def print_answer(dialogues: Iterable[Dialogue], people: Path | None = None) -> N
         console.print(part)
     for sentence in sentences:
         console.print(printable(sentence), highlight=False, markup=False)
-
-
-def turn_texts(dialogue: Dialogue) -> Iterator[Text]:
-    """Yields the dialogue's thoughts, messages, errors and observations, one text per line, questions annotated."""
-    for turn in dialogue.turns:
-        if turn.thought:
-            yield Text(printable(f"{turn.role} thinks: {turn.thought}"), "dim italic")
-        line = Text(printable(f"{turn.role}> {turn.text}"), "green" if turn.role == "policy" else "cyan")
-        marks = [*(["forced"] if turn.forced else []), *(turn.questions or ())]
-        if turn.questions:
-            marks += ["informative"] if turn.informative else []
-            marks += [] if turn.question_value is None else [f"question value {turn.question_value:+.3f}"]
-        if marks:
-            line.append(printable(f"   ({', '.join(marks)})"), "dim")
-        yield line
-        if turn.error:
-            yield Text(f"  refused: {printable(turn.error)}", "red")
-        if turn.observation:
-            yield Text(printable(f"game> {turn.observation}"), "cyan")
 
 
 def table_of(board: Board) -> Table:

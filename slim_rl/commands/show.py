@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import pandas as pd
@@ -10,9 +11,10 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
+from slim_rl.analysis.dialogues import notes
 from slim_rl.analysis.load import load, read_dialogue
 from slim_rl.commands.options import Games, LogDirs, Logs, all_logs, import_games
-from slim_rl.commands.screen import printable, turn_texts
+from slim_rl.commands.screen import printable
 from slim_rl.dialogue.log import of_line
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.errors import ConfigError
@@ -62,3 +64,18 @@ def show(console: Console, dialogue: Dialogue) -> None:
     ended = dialogue.failure or dialogue.stop_reason
     reward = "no reward" if dialogue.reward is None else f"reward {dialogue.reward:.3f}"
     console.print(Text(printable(f"{ended}, {reward}\n"), "bold"))
+
+
+def turn_texts(dialogue: Dialogue) -> Iterator[Text]:
+    """Yields the dialogue's thoughts, messages, errors and observations, one text per line, questions annotated as in the report."""
+    for turn in dialogue.turns:
+        if turn.thought:
+            yield Text(printable(f"{turn.role} thinks: {turn.thought}"), "dim italic")
+        line = Text(printable(f"{turn.role}> {turn.text}"), "green" if turn.role == "policy" else "cyan")
+        if marks := ", ".join(notes(turn)):
+            line.append(printable(f"   ({marks})"), "dim")
+        yield line
+        if turn.error:
+            yield Text(f"  refused: {printable(turn.error)}", "red")
+        if turn.observation:
+            yield Text(printable(f"game> {turn.observation}"), "cyan")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from slim_rl.analysis.dialogues import notes
-from slim_rl.commands.screen import turn_texts
+from slim_rl.commands.show import turn_texts
 from slim_rl.config import Config
 from slim_rl.dialogue.measures import batch_metrics, cannot_play, measures
 from slim_rl.dialogue.record import Dialogue, StopReason, Usage
@@ -83,7 +83,7 @@ def test_forced_questions_are_counted_apart_and_cost_nothing(make_dialogue: Make
     )
     costs = zip(charged.turns(dialogue, 0.9).turns, free.turns(dialogue, 0.9).turns, strict=True)  # type: ignore[attr-defined]
     assert [round(one - other, 6) for one, other in costs] == [0, 0, -0.1, 0.1]
-    assert "forced, pair, informative" in "".join(map(str, turn_texts(dialogue)))
+    assert "forced, pair, answered, informative" in "".join(map(str, turn_texts(dialogue)))
     assert next(notes(dialogue.turns[0])) == "forced"
 
 

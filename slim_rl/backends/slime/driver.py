@@ -13,7 +13,6 @@ a policy that has diverged ends the run without a save
 from __future__ import annotations
 
 import argparse
-import difflib
 import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
@@ -23,7 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from slim_rl.backends import say
-from slim_rl.errors import Diverged, RunStopped, SlimError
+from slim_rl.errors import Diverged, RunStopped, SlimError, did_you_mean
 from slim_rl.runs import lock_folder
 
 # Megatron's messages, before it applies a gradient (`check_for_nan_in_loss_and_grad`, which slime leaves on)
@@ -162,8 +161,7 @@ def unknown_flags(arguments: Sequence[str], known: set[str]) -> list[str]:
     problems = []
     for flag in dict.fromkeys(word.partition("=")[0] for word in arguments if word.startswith("--")):
         if flag not in known:
-            near = "".join(f"; did you mean {name}?" for name in difflib.get_close_matches(flag, known, n=1))
-            problems.append(f"slime has no flag {flag} and would ignore it{near}")
+            problems.append(f"slime has no flag {flag} and would ignore it{did_you_mean(flag, known)}")
     return problems
 
 

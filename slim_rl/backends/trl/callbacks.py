@@ -11,7 +11,7 @@ from tqdm import tqdm
 from transformers import TrainerCallback, TrainerState, TrainingArguments
 
 from slim_rl import jsonl
-from slim_rl.backends.step_line import played_step, step_line
+from slim_rl.backends.step_line import step_line
 from slim_rl.dialogue.measures import TRACKED, batch_metrics
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.policies.transformers import TransformersPolicy
@@ -46,7 +46,7 @@ class StepLine(TrainerCallback):
         self._tokens, self._time = self.policy.tokens_sampled, now
         trls_first = sorted(logs, key=lambda name: name.startswith(TRACKED))  # of equal names ours counts
         metrics = {name.removeprefix(TRACKED): logs[name] for name in trls_first}
-        step = played_step(state.global_step)
+        step = state.global_step - 1  # the last update learned from it; the log counts from 0
         tqdm.write(step_line(step, metrics))
         with jsonl.Appender(self.path, "metrics") as file:
             file.append({"step": step, **metrics})

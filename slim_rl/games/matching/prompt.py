@@ -18,37 +18,28 @@ BULLET = "- "  # before a reviewer in the prompt with short rules
 RESPOND = "Answer with [accept] or [reject]."  # follows a proposal where its addressee reads it
 
 
-def rules(
-    roster: Roster,
-    scales: bool,
-    max_turns: int,
-    max_proposals: int | None = None,
-    solver: bool = False,
-    marked: bool = False,
-) -> str:
+def rules(game: GameState, max_turns: int, most: int | None, planner: str, show_known: bool | str) -> str:
     """Returns the rules, the same for both seats.
 
     Args:
-        scales: the players' tables are scaled differently.
-        max_proposals: plans that each player may propose; None: any number.
-        solver: `[propose]` alone is a whole plan.
-        marked: the tables mark a plan.
+        most: plans that each player may propose; None: any number.
+        max_turns, planner, show_known: as in `MatchingSettings`.
     """
+    roster = game.roster
     paper, reviewer = roster.short_papers[0], roster.reviewers[0]
     scaled = (
         " Your numbers are the true scores times a factor of your own; your partner's factor is another, so the two "
         "tables are on different scales."
-        if scales
+        if has_scales(game)
         else ""
     )
-    stars = f" {PLANNED} marks the pairs of the best plan by what you know so far." if marked else ""
+    stars = f" {PLANNED} marks the pairs of the best plan by what you know so far." if show_known == "plan" else ""
     bound = ""
-    if max_proposals is not None:
-        plans = "one plan" if max_proposals == 1 else f"{max_proposals} plans"
-        last = "it" if max_proposals == 1 else "the last of them"
+    if most is not None:
+        plans, last = ("one plan", "it") if most == 1 else (f"{most} plans", "the last of them")
         bound = f"Each of you may propose {plans}; if {last} is rejected, the game ends and scores 0. "
     plan = f"{paper}: {reviewer}\n(and so on, one line for every paper)"
-    if solver:
+    if planner == "solver":
         plan = "(no more than that: the plan is worked out for you, the best one by what you see and were told)"
     return (
         f"You and a partner assign {roster.n} papers to {roster.n} reviewers, one each, for the highest total score. "

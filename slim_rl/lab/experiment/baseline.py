@@ -48,7 +48,7 @@ def points_of(forced: pd.DataFrame, cell: str, initial: pd.DataFrame, after: pd.
     """Returns the points of dialogues, or of games' means.
 
     Args:
-        forced: those with forced questions; `cell`: column that tells their numbers of forced questions apart.
+        forced: those with forced questions; `cell`: column that differs with their number of forced questions.
         initial, after: those of the initial policies in free play, and of the trained ones.
     """
     if "informative_forced" in forced:  # the values of earlier pages count forced questions among the policy's

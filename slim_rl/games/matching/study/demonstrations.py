@@ -130,17 +130,13 @@ def curriculum(config: Config) -> Curriculum:
 
     The tokenizer knows every number that a score can be.
     """
-    settings = config.warmstart
-    habits = {
-        "ask_about_plan_share": settings.player.ask_about_plan_share,
-        "cost_aware_share": settings.player.cost_aware_share,
-    }
-    shares, kinds, thinks = settings.partners or PARTNERS, settings.player.kinds, settings.player.thinks
+    settings, player = config.warmstart, config.warmstart.player
+    shares, kinds, thinks = settings.partners or PARTNERS, player.kinds, player.thinks
     asking = QuestioningPlayer((0.0, *settings.messages[1:]), {"pair": 1.0}, thinks)
     seen = QuestioningPlayer((1.0,), thinks=thinks)
     informed = QuestioningPlayer((0.0, 1.0), kinds, thinks)
     return Curriculum(
-        demonstrations=Lesson(QuestioningPlayer(settings.messages, kinds, thinks, **habits), shares),
+        demonstrations=Lesson(QuestioningPlayer(settings.messages, **player.model_dump()), shares),
         lessons={
             "seen": Lesson(seen, {"shy": 1.0}, 44_000, False, lambda number: _tables(config, number)),
             "asked": Lesson(asking, {"shy": 1.0}, 26_000, opening=False),
