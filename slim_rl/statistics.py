@@ -5,7 +5,7 @@ Invariants:
     several seeds, several arms). Every interval is over games, over seeds (runs) or over both; `Estimate.over` names which.
     With fewer than two games (or runs) the interval is NaN, and `Estimate.note` gives the reason.
     Missing values (NaN) are left out and not counted in `n`.
-    All randomness comes from a `seed`; the same input gives the same output.
+    All randomness comes from a fixed seed: the same input gives the same output.
     Intervals are 95% everywhere.
 
 Every run (seed) plays the same held-out games, so a mean has two sources of error: the sample of seeds and the sample of
@@ -303,7 +303,7 @@ class Permutation:
     exact: bool
 
 
-def permute(arms: Sequence[Floats], weights: Sequence[float], resamples: int = RESAMPLES, seed: int = 0) -> Permutation:
+def permute(arms: Sequence[Floats], weights: Sequence[float]) -> Permutation:
     """Tests whether Σ weight · (mean of the arm) is zero, from one number per run or game.
 
     Several arms: labels are permuted over runs; the null is that the arms do not differ. One arm: signs are flipped; the null
@@ -324,16 +324,16 @@ def permute(arms: Sequence[Floats], weights: Sequence[float], resamples: int = R
         statistic,
         permutation_type="samples" if len(sizes) == 1 else "independent",
         vectorized=True,
-        n_resamples=resamples,
+        n_resamples=RESAMPLES,
         batch=max(1, 2_000_000 // sum(sizes)),
-        rng=np.random.default_rng(seed),
+        rng=np.random.default_rng(0),
     )
-    return Permutation(float(test.pvalue), least_p(sizes, resamples), _ways(sizes) <= resamples)
+    return Permutation(float(test.pvalue), least_p(sizes), _ways(sizes) <= RESAMPLES)
 
 
-def least_p(sizes: Sequence[int], resamples: int = RESAMPLES) -> float:
+def least_p(sizes: Sequence[int]) -> float:
     """Returns the smallest p of `permute` for arms of these sizes; NaN if one has fewer than two runs."""
-    return 2 / min(_ways(sizes), resamples + 1) if min(sizes) > 1 else np.nan
+    return 2 / min(_ways(sizes), RESAMPLES + 1) if min(sizes) > 1 else np.nan
 
 
 def _ways(sizes: Sequence[int]) -> int:

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as ScreenTable
 from rich.text import Text
 
 from slim_rl.errors import SlimWarning
 
 if TYPE_CHECKING:
+    from slim_rl.analysis.tables import Table
     from slim_rl.dialogue.record import Dialogue
     from slim_rl.environment import Board
 
@@ -53,19 +54,24 @@ def show_status(activity: str) -> AbstractContextManager[object]:
 def print_answer(dialogues: Iterable[Dialogue], people: Path | None = None) -> None:
     """Prints the report's answer (`analysis.report.answer`) on held-out games."""
     from slim_rl.analysis.report import answer
+
+    print_tables(*answer(dialogues, people))
+
+
+def print_tables(tables: Iterable[Table], sentences: Iterable[str]) -> None:
+    """Prints tables in the width of the terminal, and sentences below them."""
     from slim_rl.analysis.tables import on_screen
 
     console = Console()
-    tables, sentences = answer(dialogues, people)
     for part in chain.from_iterable(on_screen(table, console.width) for table in tables):
         console.print(part)
     for sentence in sentences:
         console.print(printable(sentence), highlight=False, markup=False)
 
 
-def table_of(board: Board) -> Table:
+def table_of(board: Board) -> ScreenTable:
     """Returns a board as a terminal table; marked cells are bold, with a star."""
-    table = Table(title=Text(printable(board.title)))
+    table = ScreenTable(title=Text(printable(board.title)))
     table.add_column("")
     for column in board.columns:
         table.add_column(Text(printable(column)), justify="right")

@@ -29,13 +29,10 @@ class Price(Section):
         """Returns US dollars; cached and written tokens are part of the input tokens."""
         fresh = input_tokens - cached_tokens - written_tokens
         written = self.input if self.written is None else self.written
-        prices = (
-            (fresh, self.input),
-            (cached_tokens, self.cached),
-            (written_tokens, written),
-            (output_tokens, self.output),
+        spent = (
+            fresh * self.input + cached_tokens * self.cached + written_tokens * written + output_tokens * self.output
         )
-        return sum(tokens * price for tokens, price in prices) / 1e6
+        return spent / 1e6
 
 
 _PRICES = {name: Price(**prices) for name, prices in hosted.PRICES.items()}

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from slim_rl.analysis.tables import on_screen
 from slim_rl.commands.options import ConfigFile, Overrides
-from slim_rl.commands.screen import show_status
+from slim_rl.commands.screen import print_tables, show_status
 from slim_rl.config import load_config
 from slim_rl.errors import ConfigError
 from slim_rl.formats import count
@@ -34,9 +32,6 @@ def command(
         raise ConfigError(f"--questions {questions} is not a list of positive numbers. Write, for example, 1,2,4.")
     with show_status(f"playing {num_games} games per player"):
         incentives = measure(settings, num_games, counts, live=live)
-    console = Console()
     games = count(num_games, "game")
     table = incentives.table(f"Rewards in {settings.name}, {games} per player, partner {incentives.partner}")
-    for part in on_screen(table, console.width):
-        console.print(part)
-    console.print(incentives.sentence, highlight=False, markup=False)
+    print_tables([table], [incentives.sentence])
