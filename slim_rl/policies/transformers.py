@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 from huggingface_hub.utils import are_progress_bars_disabled, enable_progress_bars
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, TemperatureLogitsWarper
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
 
 from slim_rl import bundled
@@ -35,7 +35,7 @@ from slim_rl.files import disk_errors, replacing_folder
 from slim_rl.policies import check_model_folder, check_model_name, unreadable
 from slim_rl.policies.batching.attention import share_keys
 from slim_rl.policies.batching.decoding import Decoder, Row
-from slim_rl.policies.batching.top_p import TopP
+from slim_rl.policies.batching.top_p import top_p
 from slim_rl.policies.batching.turn_cache import TurnCache
 from slim_rl.seeds import seed_of
 
@@ -89,10 +89,6 @@ class TransformersPolicy(Policy):
         self._waiting: list[_Request] = []
         self._room = 0  # more dialogues that the running batch could take
         self._sampling: asyncio.Task[None] | None = None
-        # Sampling settings of the checkpoint (Qwen2.5: a repetition penalty) are unknown to training: only these count.
-        self._warpers: list[Any] = [TemperatureLogitsWarper(temperature)] if temperature != 1.0 else []
-        if top_p != 1.0:
-            self._warpers.append(TopP(top_p))
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -173,8 +169,11 @@ class TransformersPolicy(Policy):
 
     def _draw(self, logits: torch.Tensor, streams: Sequence[random.Random]) -> tuple[torch.Tensor, torch.Tensor]:
         """See `decoding.Draw`."""
-        for warper in self._warpers:
-            logits = warper(None, logits)
+        # Sampling settings of the checkpoint (Qwen2.5: a repetition penalty) are unknown to training: only these count.
+        if self.temperature != 1.0:
+            logits = logits / self.temperature
+        if self.top_p != 1.0:
+            logits = top_p(logits, self.top_p)
         logprobs = logits.log_softmax(-1)
         cumulated = logprobs.exp().cumsum(-1)
         shares = torch.tensor([[stream.random()] for stream in streams], device=logits.device)

@@ -25,7 +25,7 @@ from transformers import (
 from slim_rl.dialogue.players import Sampled
 from slim_rl.policies.batching.attention import NAME, share_keys
 from slim_rl.policies.batching.row_cache import CACHE
-from slim_rl.policies.batching.top_p import TopP
+from slim_rl.policies.batching.top_p import top_p
 from slim_rl.policies.batching.turn_cache import TurnCache
 from slim_rl.policies.transformers import TransformersPolicy
 from tests.fakes.models import SHAPE, tiny_qwen3
@@ -176,9 +176,9 @@ def test_the_same_tokens_stay(seed: int, rows: int, vocabulary: int, spread: flo
         torch.randn((rows, vocabulary), generator=torch.Generator().manual_seed(seed), dtype=torch.float64) * spread
     )
     expected = TopPLogitsWarper(p)(None, logits)  # type: ignore[arg-type]
-    assert torch.equal(TopP(p)(None, logits), expected)
+    assert torch.equal(top_p(logits, p), expected)
 
 
 def test_of_equal_tokens_none_is_preferred() -> None:
-    kept = TopP(0.5)(None, torch.zeros(1, 8))
+    kept = top_p(torch.zeros(1, 8), 0.5)
     assert torch.isfinite(kept).all()
