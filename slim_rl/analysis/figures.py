@@ -309,10 +309,7 @@ PLOTS = {
         shares("kinds", "share of questions", "question_kinds"),
         "Kinds of the policy's questions. A message of two kinds counts for both.",
     ),
-    "stop_reasons": Plot(
-        shares("stop_reasons", "share of dialogues"),
-        "Why dialogues ended; failures have no reward.",
-    ),
+    "stop_reasons": Plot(shares("stop_reasons", "share of dialogues"), "Why dialogues ended; failures have no reward."),
     "measures": Plot(
         measures,
         "Other measures over training, without those that are zero throughout; bands: 95% intervals over games.",

@@ -155,9 +155,7 @@ def _answers(config: Config, name: str, partner: Partner) -> Check:
     finding = f"{name} answered in {took}: {textwrap.shorten(reply.text, 80)!r}"
     fix = "Give the partner this game's rules (partner.openai.prompt), or name a partner of this game in partner.kind."
     return verdict(
-        "partner",
-        finding + (f", which the game refuses: {error}" if error else ""),
-        fail=fix if error else "",
+        "partner", finding + (f", which the game refuses: {error}" if error else ""), fail=fix if error else ""
     )
 
 

@@ -36,11 +36,7 @@ METHOD = (
 
 
 def write(
-    manifest_path: Path,
-    output_dir: Path,
-    command: str,
-    values: Path | None = None,
-    paper: bool = False,
+    manifest_path: Path, output_dir: Path, command: str, values: Path | None = None, paper: bool = False
 ) -> list[str]:
     """Writes the page of an experiment to `output_dir`, and returns its verdict in sentences.
 

@@ -50,10 +50,7 @@ class MatchingChatPartner(OpenAIPartner):
     """
 
     def __init__(
-        self,
-        config: OpenAIConfig,
-        endpoint: Endpoint | None = None,
-        accept_fraction: float = ACCEPT_FRACTION,
+        self, config: OpenAIConfig, endpoint: Endpoint | None = None, accept_fraction: float = ACCEPT_FRACTION
     ) -> None:
         check_chance("accept_fraction", accept_fraction, "a share")
         self.accept_fraction = accept_fraction

@@ -20,14 +20,7 @@ from slim_rl.environment import View
 from slim_rl.games.matching.generate import VALUES, board_for
 from slim_rl.games.matching.prompt import table_lines
 from slim_rl.games.matching.roster import Pair, Roster
-from slim_rl.games.matching.state import (
-    KINDS,
-    UNSEEN_VALUE,
-    GameState,
-    MatchingView,
-    best_assignment,
-    rows_of,
-)
+from slim_rl.games.matching.state import KINDS, UNSEEN_VALUE, GameState, MatchingView, best_assignment, rows_of
 from slim_rl.games.matching.study.aided import learned_in
 from slim_rl.games.matching.study.players import Player, best_question, best_score
 from slim_rl.measured import Curriculum, Lesson
