@@ -16,8 +16,6 @@ import asyncio
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +27,7 @@ from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.players import against
 from slim_rl.dialogue.record import Dialogue, StopReason
-from slim_rl.dialogue.worker import DialogueSpec, RolloutWorker
+from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import BaseEnvironment, environment_class
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.formats import DASH, interval, known, plain
@@ -189,20 +187,16 @@ def measure(
     worker = RolloutWorker(config, None)
     specs = [worker.spec(row, "incentives") for row in rows]  # the same draws for every player
 
-    async def all_played() -> list[list[list[Dialogue]]]:
-        return await asyncio.gather(*(worker.play_all(specs, policy=partial(_same, each.player)) for each in players))
+    async def played_by(player: ScriptedPlayer) -> list[Dialogue]:
+        return [one for (one,) in await worker.play_all(specs, policy=lambda _: player.player)]
 
-    played = {
-        each.name: [one for (one,) in dialogues]
-        for each, dialogues in zip(players, asyncio.run(all_played()), strict=True)
-    }
+    async def all_played() -> list[list[Dialogue]]:
+        return await asyncio.gather(*map(played_by, players))
+
+    played = dict(zip((each.name for each in players), asyncio.run(all_played()), strict=True))
     if worker.stopped:
         raise SlimError(worker.stopped)
     return Incentives(tuple(_lines(players, played, everyone)), partner)
-
-
-def _same(player: Any, spec: DialogueSpec) -> Any:
-    return player
 
 
 def _with_scripted_partners(config: Config) -> tuple[Config, str]:
@@ -252,14 +246,13 @@ def _lines(
         if player.curve:
             before[player.curve] = player.name
         gain = None if player is players[0] else _mean(rewards[player.name] - rewards[base])
+        agreed = [float(one.stop_reason is StopReason.AGREED) for one in completed]
         yield PlayerResult(
             *(player.name, player.questions, player.curve, player.against),
             games=len(dialogues),
             failed=len(dialogues) - len(completed),
             reward=_mean_reward(rewards[player.name]),
-            agreed=float(np.mean([one.stop_reason is StopReason.AGREED for one in completed]))
-            if completed
-            else math.nan,
+            agreed=float(np.mean(agreed or [math.nan])),
             gain=gain,
             learned=_learned(completed) if everyone else None,
         )
@@ -286,9 +279,8 @@ def _learned(dialogues: Sequence[Dialogue]) -> float:
     """Returns the informative pairs per dialogue."""
     for dialogue in dialogues:
         annotate(dialogue)
-    return (
-        float(np.mean([float(measures(dialogue)["informative_pairs"]) for dialogue in dialogues])) if dialogues else 0.0
-    )
+    pairs = [float(measures(dialogue)["informative_pairs"]) for dialogue in dialogues]
+    return float(np.mean(pairs or [0.0]))
 
 
 def _simulated(game: type[BaseEnvironment], rows: Sequence[GameRow], most: int) -> tuple[PlayerResult, ...]:
