@@ -217,6 +217,15 @@ def as_dict(game_state: Any) -> dict[str, Any]:
     return dict(game_state)
 
 
+class NoObservation:
+    """Result of a `reset` without an observation. Unpacked, as Gymnasium's is, it raises a TypeError that names the place."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError(
+            "reset returns no observation; get_state_description(turn) has it, and get_prompt_prefix(turn) the rules."
+        )
+
+
 def reset_to(env: BaseEnvironment, game_state: Any) -> None:
     """Resets `env` to a copy of a game state. Raises ConfigError if `reset` returns text that no player reads."""
     returned = env.reset(copy.deepcopy(game_state))

@@ -26,6 +26,7 @@ from slim_rl.dialogue.players import Partner, PartnerFailure, make_partner
 from slim_rl.environment import Utterance, View, make_environment, reset_to
 from slim_rl.errors import SlimError
 from slim_rl.measured import measured
+from slim_rl.partners.openai_chat import OpenAIPartner
 from slim_rl.policies import load_tokenizer
 
 # backend -> how to install its packages, and these with the versions that were tried
@@ -154,8 +155,12 @@ def _answers(config: Config, name: str, partner: Partner) -> Check:
     error = env.step(reply.text)[2].get("error") if env.turn == 1 else None
     finding = f"{name} answered in {took}: {textwrap.shorten(reply.text, 80)!r}"
     fix = "Give the partner this game's rules (partner.openai.prompt), or name a partner of this game in partner.kind."
+    ends = asyncio.run(partner.endpoint.shutdown_date()) if isinstance(partner, OpenAIPartner) else None
     return verdict(
-        "partner", finding + (f", which the game refuses: {error}" if error else ""), fail=fix if error else ""
+        "partner",
+        finding + (f", which the game refuses: {error}" if error else ""),
+        warn=f"Its model ends on {ends}: finish the experiment before, or name another model." if ends else "",
+        fail=fix if error else "",
     )
 
 

@@ -35,7 +35,7 @@ PRICES = {
     "o4-mini": _row(1.10, 0.275, 4.40),
 }
 
-# model -> when public pages date its shutdown (not verified)
+# model -> when public pages date its shutdown (not verified); an endpoint that says so itself decides (`Endpoint.shutdown_date`)
 SHUTDOWNS = {"gpt-4.1": "14 January 2027"}
 
 

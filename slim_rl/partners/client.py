@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
+from functools import partial
 from typing import Any
 
 from openai import APIStatusError, AsyncOpenAI, DefaultAioHttpClient, Omit
@@ -53,12 +54,12 @@ class EndpointClient:
         self._clients = PerLoop(make, AsyncOpenAI.close)
 
     async def send(self, url: str, body: Any, headers: dict[str, str], query: dict[str, str]) -> Response:
-        """Posts a JSON body. Raises the openai package's connection errors, and TooLargeError."""
+        """Posts a JSON body, or gets a URL (None). Raises the openai package's connection errors, and TooLargeError."""
         client = await self._clients.here()
         named = {"Authorization": Omit(), **{name.title(): value for name, value in headers.items()}}
-        options: Any = {"headers": named, "params": query}
+        call: Any = client.get if body is None else partial(client.post, body=body)
         try:
-            text = await client.post(url, body=body, cast_to=str, options=options)
+            text = await call(url, cast_to=str, options={"headers": named, "params": query})
         except APIStatusError as error:
             return Response(error.status_code, error.response.content, error.response.headers)
         return Response(200, text.encode("utf-8", "replace"), {})

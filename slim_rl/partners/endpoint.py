@@ -11,13 +11,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import json
 import logging
 import os
 import random
 import resource
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,6 +28,7 @@ from slim_rl.dialogue.players import PartnerFailure
 from slim_rl.dialogue.record import StopReason, Usage
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.event_loops import PerLoop
+from slim_rl.http import Response
 from slim_rl.partners.answers import LEARNED, RENAMED, SYSTEM, AnswerReader, Fault, count_tokens, cut, guess_input
 from slim_rl.partners.cassette import Cassette, request_key
 from slim_rl.partners.limits import Breaker, RateLimit
@@ -227,14 +230,29 @@ class Endpoint:
         """Sends one request. Leaves no exception behind: one of the client's holds the request, and with it the key."""
         try:
             async with asyncio.timeout(seconds):
-                response = await self._client.send(
-                    f"{self.url}/chat/completions", body, self.headers, self.config.query
-                )
+                response = await self.send("/chat/completions", body)
         except TimeoutError:
             return Fault(f"no answer within {seconds:.3g} s", "down", timed_out=True)
         except Exception as error:
             return self.answers.not_answered(error)
         return self.answers.read(response, body, self.breaker.ever_answered)
+
+    async def send(self, path: str, body: Mapping[str, Any] | None) -> Response:
+        """Sends a request without retries. Raises what `EndpointClient.send` raises."""
+        return await self._client.send(f"{self.url}{path}", body, self.headers, self.config.query)
+
+    async def shutdown_date(self) -> str | None:
+        """Returns the date that the endpoint names for its model's end, as YYYY-MM-DD; None if it names none.
+
+        Source: `shutdown_date` in OpenAI's GET /models.
+        """
+        try:
+            async with asyncio.timeout(self.config.request_seconds):
+                response = await self.send("/models", None)
+            dates = {model["id"]: model.get("shutdown_date") for model in json.loads(response.content)["data"]}
+            return str(date.fromisoformat(dates[self.config.model]))
+        except Exception:  # most endpoints know no such date
+            return None
 
     def _report(self, fault: Fault, call: object, sent: float) -> None:
         """Reports a fault to the breaker."""

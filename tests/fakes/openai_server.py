@@ -129,6 +129,7 @@ class OpenAIServer:
         meets: request body -> the step that it meets, or None for the script's or a drawn one.
         queries: the query of each request, if `keep`.
         refuses: the parameters of `REFUSALS` that the model does not take; a request hears of one at a time.
+        shutdown: the date in /v1/models on which its model ends.
         refusal: what every request meets while it is set, such as a revoked key.
         odd_rate: share of the answers that are one of `ODD`.
         revoked: (after, for) seconds from the first request in which the key is refused.
@@ -141,6 +142,7 @@ class OpenAIServer:
     script: Iterable[Step] = ()
     meets: Callable[[dict[str, Any]], Step | None] = lambda body: None
     refuses: tuple[str, ...] = ()
+    shutdown: str | None = None
     refusal: Step | None = None
     revoked: tuple[float, float] = (0.0, 0.0)
     odd_rate: float = 0.0
@@ -181,12 +183,20 @@ class OpenAIServer:
         app = web.Application(client_max_size=2**24)
         app.router.add_post("/v1/chat/completions", self._completions)
         app.router.add_post("/{proxied:.*}/v1/chat/completions", self._completions)
+        app.router.add_get("/v1/models", self._models)
         app.router.add_get("/tally", self._tally)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", port, backlog=1024)
         await site.start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1"
+
+    async def _models(self, request: web.Request) -> web.Response:
+        if self.key is not None and request.headers.get("Authorization") != f"Bearer {self.key}":
+            return _error(401, "Incorrect API key provided.", "invalid_api_key")
+        return web.json_response(
+            {"object": "list", "data": [{"id": self.model, "object": "model", "shutdown_date": self.shutdown}]}
+        )
 
     async def _tally(self, request: web.Request) -> web.Response:
         return web.json_response({"busiest": self.busiest, "games": self.tally, "refused": self.refused})

@@ -419,6 +419,12 @@ async def test_successor_setting_makes_a_working_partner(model: str, monkeypatch
     assert (expected if thinks else {"chat_template_kwargs": {"enable_thinking": False}}).items() <= sent.items()
 
 
+@pytest.mark.parametrize(("named", "date"), [("2027-01-14", "2027-01-14"), (None, None), ("soon", None)])
+async def test_end_of_a_model_is_the_endpoints_word(server: OpenAIServer, named: str | None, date: str | None) -> None:
+    server.shutdown = named
+    assert await partner_of(server).endpoint.shutdown_date() == date
+
+
 # --- a prompt that is cut
 
 USAGES: dict[str, tuple[int, int, bool]] = {  # tokens read, tokens cached, whether the prompt was cut

@@ -67,6 +67,8 @@ def test_a_short_runs_warm_up_is_shortened(cluster: Cluster, model: Path, tmp_pa
         ([], ["--custom-config-path", "x.yaml"], "write the keys beside slim_rl in the config"),
         ([], ["--num-steps-per-rollout", "2"], "--num-steps-per-rollout is refused"),
         ([], ["--global-batch-size", "96"], "slime would drop the rest"),
+        ([], ["--num-rolout", "3"], "did you mean --num-rollout?"),
+        ([], ["--advantage-estimator", "grop"], "--advantage-estimator grop is none that slime has; choose grpo, ppo."),
     ],
 )
 def test_what_cannot_be_trained_is_one_sentence(

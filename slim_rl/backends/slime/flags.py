@@ -5,6 +5,8 @@ Each flag has one source: `_of_run` (the run's folder and games) or the config's
 
 from __future__ import annotations
 
+import ast
+import difflib
 import importlib
 import os
 import shlex
@@ -17,10 +19,12 @@ from slim_rl.config import Config
 from slim_rl.config.trainers import disjoint, values
 from slim_rl.dialogue.games_file import games_files
 from slim_rl.dialogue.training_reward import make_training_reward
+from slim_rl.errors import ConfigError
 
 CONTEXT_TOKENS = 8192  # limit of prompt and response if the config sets none; a prompt has about 1k tokens
 EVAL_EVERY = 10  # steps between evaluations if the config sets none
 TOKENS_PER_GPU = 9216  # training packs dialogues up to this length; a longer dialogue is a pack by itself
+_NEAR = 0.92  # similarity to a flag of slime's that none of Megatron-LM's and SGLang's flags reaches
 TURN_ADVANTAGES = "slim_rl.rollout.use_turn_advantages"
 
 Flags = dict[str, list[str]]  # flag -> its values
@@ -75,6 +79,25 @@ def _of_run(config: Config, folder: Path) -> dict[str, Any]:
     if "tensorboard" in reports:
         flags |= {"--tb-project-name": project, "--tb-experiment-name": config.name}
     return flags
+
+
+def check_written(flags: Flags, slime: Path | None) -> None:
+    """Raises ConfigError for a flag that is nearly one of slime's, or a value that slime's parser does not know.
+
+    Reads slime's sources: its parser needs Megatron-LM and SGLang too, and checks the whole command line when the job starts.
+    """
+    known: dict[str, list[str]] = {}
+    for file in (slime / "slime").rglob("arguments.py") if slime is not None else ():
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
+                choices = next((each.value for each in node.keywords if each.arg == "choices"), None)
+                values = list(map(str, ast.literal_eval(choices))) if isinstance(choices, ast.List) else []
+                known |= {str(word.value): values for word in node.args if isinstance(word, ast.Constant)}
+    for flag, given in flags.items():
+        if flag not in known and (near := difflib.get_close_matches(flag, known, 1, _NEAR)):
+            raise ConfigError(f"{flag} is not a flag of slime's; did you mean {near[0]}?")
+        if (allowed := known.get(flag)) and (wrong := [value for value in given if value not in allowed]):
+            raise ConfigError(f"{flag} {' '.join(wrong)} is none that slime has; choose {', '.join(allowed)}.")
 
 
 def router_policy() -> str:

@@ -17,7 +17,8 @@ from slim_rl.backends import Request
 from slim_rl.backends.checkpoints import last_whole, locate_model
 from slim_rl.backends.ready import check_start, check_training, is_trained
 from slim_rl.backends.slime import UNPLAYABLE
-from slim_rl.backends.slime.flags import Flags, flags_of, lines, parse_flags, settled
+from slim_rl.backends.slime.flags import Flags, check_written, flags_of, lines, parse_flags, settled
+from slim_rl.backends.slime.job import slime_folder
 from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
 from slim_rl.dialogue.games_file import ensure_games
 from slim_rl.dialogue.training_reward import make_training_reward
@@ -118,6 +119,7 @@ def _check_flags(config: Config, flags: Flags) -> None:
     for flag in flags:
         if flag in _REFUSED:
             raise ConfigError(f"{flag} is refused: {_REFUSED[flag]}.")
+    check_written(flags, slime_folder())
     if make_training_reward(config).by_turn and "--use-opd" in flags:
         raise ConfigError(
             f"train.reward={config.train.reward} keeps the turns' advantages in the field that --use-opd needs for its teacher; leave "

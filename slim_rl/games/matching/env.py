@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from slim_rl.environment import BaseEnvironment, Board
+from slim_rl.environment import BaseEnvironment, Board, NoObservation
 from slim_rl.errors import DataError
 from slim_rl.games.matching.actions import Action, ActionError, parse_action
 from slim_rl.games.matching.prompt import BULLET, KNOWN, RESPOND, Shown, has_scales, short_rules, state_description
@@ -84,12 +84,13 @@ class MatchingEnv(BaseEnvironment):
             raise RuntimeError("No game has been dealt: call reset(game_state) first.")
         return self._game
 
-    def reset(self, game_state: GameState | Mapping[str, Any] | None = None) -> None:
+    def reset(self, game_state: GameState | Mapping[str, Any] | None = None) -> NoObservation:
         """Deals a game. Raises DataError for a malformed state, or none."""
         if game_state is None:
             raise DataError("reset needs a game_state: a GameState or its dict.")
         self._game = game_state if isinstance(game_state, GameState) else GameState.from_dict(game_state)
         self._clear()
+        return NoObservation()
 
     def step(self, text: str) -> tuple[str, bool, dict[str, Any]]:
         author = self.turn

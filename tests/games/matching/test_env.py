@@ -86,9 +86,11 @@ def test_any_texts_can_be_played(texts: list[str]) -> None:
             assert 0.0 <= env.get_normalized_reward() <= 1.0
 
 
-def test_reset_without_a_state_is_refused() -> None:
+def test_reset_without_a_state_or_unpacked_is_refused(game: GameState) -> None:
     with pytest.raises(DataError, match="game_state"):
         MatchingEnv().reset()
+    with pytest.raises(TypeError, match=r"reset returns no observation; get_state_description"):
+        _observation, _info = MatchingEnv().reset(game)
 
 
 @pytest.mark.parametrize(
