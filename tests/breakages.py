@@ -410,6 +410,24 @@ FAULTS = {
         '"lost_by_choice": same_number - known,',
         ("tests/lab/test_gap.py::test_the_parts_sum_to_the_whole",),
     ),
+    "next": Fault(  # the prediction for one more run is the interval of the mean
+        "slim_rl/statistics.py", "np.sqrt(1 + 1 / len(x))", "np.sqrt(1 / len(x))", ("tests/analysis/test_crossed.py",)
+    ),
+    "longer": Fault(  # of two runs of one seed the shorter one counts
+        "slim_rl/analysis/arms.py",
+        '["step", "size"], ascending=False',
+        '["step", "size"], ascending=True',
+        ("tests/analysis/test_arms.py",),
+    ),
+    "theirs": Fault(  # a run that starts over removes the evaluations beside its log
+        "slim_rl/runs.py", '("train*.jsonl", "eval-[0-9]*.jsonl")', '("*.jsonl",)', ("tests/test_runs.py",)
+    ),
+    "alive": Fault(  # what another process is writing is swept away
+        "slim_rl/files.py",
+        "number.isdecimal() and not alive(int(number))",
+        "number.isdecimal()",
+        ("tests/test_runs.py",),
+    ),
 }
 EVERYTHING = ("-m", "not verl and not slime", "tests")
 

@@ -43,12 +43,8 @@ def test_a_file_of_ones_own_goes_first(empty: Path) -> None:
     (empty / "matching").write_text("name: no suffix")
     assert load_config("configs/matching_local.yaml").name == "mine"
     assert load_config("matching").name == "no suffix"
-    assert load_config("matching_local").name == "matching_local"
-
-
-def test_a_folder_of_that_name_is_not_meant(empty: Path) -> None:
     (empty / "matching_local").mkdir()
-    assert load_config("matching_local").name == "matching_local"
+    assert load_config("matching_local").name == "matching_local", "a folder of that name is not meant"
 
 
 @pytest.mark.parametrize(

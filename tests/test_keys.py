@@ -16,7 +16,6 @@ from slim_rl.backends.slime.flags import parse_flags
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.config.section import Key
 from slim_rl.config.trainers import KEYS, Trainer, lookup, shortened, values
-from slim_rl.errors import ConfigError
 from tests.fakes.cluster import known_flags, write_model
 
 # Of every key that a trainer has a name for, a value that is no trainer's default.
@@ -171,12 +170,6 @@ def test_a_frozen_policy_learns_at_the_rate_0_in_every_trainer() -> None:
     assert config.train.learning_rate == 1e-3
 
 
-@pytest.mark.parametrize("name", ["matching", "matching_offline"])
-def test_the_configs_of_slime_keep_the_optimizer_of_its_examples(name: str) -> None:
-    train = load_config(name).train
-    assert (train.weight_decay, train.adam_beta1, train.adam_beta2) == (0.1, 0.9, 0.98)
-
-
 def trl_rates(train: dict[str, Any]) -> list[float]:
     """The rate of each step under transformers' own schedule, as a share of its height."""
     torch = pytest.importorskip("torch")
@@ -217,12 +210,6 @@ def test_a_rate_that_falls_at_the_end_is_known_to_trl_and_slime() -> None:
     rates = trl_rates(train)
     assert set(rates[:41]) == {1.0}
     assert rates[-3:] == pytest.approx([0.15, 0.1, 0.05])
-
-
-@pytest.mark.parametrize("train", [{"lr_schedule": "wsd"}, {"lr_decay_steps": 5}])
-def test_a_decay_without_its_schedule_is_refused(train: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="lr_decay_steps"):
-        parse_config({"train": train})
 
 
 @pytest.mark.parametrize(

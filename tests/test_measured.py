@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import pytest
 
 from examples.treasure import Compass, Treasure
-from slim_rl.analysis import analyze
 from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.log import DialogueLog, annotate, read_log
@@ -18,7 +17,7 @@ from slim_rl.dialogue.players import Partner
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.environment import BaseEnvironment, View, environment_class, game_of
+from slim_rl.environment import BaseEnvironment, View, game_of
 from slim_rl.errors import ConfigError
 from slim_rl.lab import incentives
 from slim_rl.measured import Instrument, measured, says
@@ -67,6 +66,7 @@ def played() -> list[Dialogue]:
 def test_only_the_rules_are_asked_of_a_game() -> None:
     assert type(measured(Bare)) is type(measured(None)) is Instrument and isinstance(measured(Treasure), Compass)
     assert Bare.__abstractmethods__ == frozenset()
+    assert says(Treasure, "annotate") and not says(Bare, "annotate")
 
 
 def test_it_is_played_logged_read_and_paid_for(tmp_path: Path) -> None:
@@ -86,19 +86,6 @@ def test_it_is_played_logged_read_and_paid_for(tmp_path: Path) -> None:
     assert make_training_reward(priced)(again, 0).rewards == [0.5, 1.0, 0.5, 0.5]
 
 
-def test_it_is_reported(tmp_path: Path) -> None:
-    with DialogueLog(tmp_path / "logs" / "train.jsonl") as log:
-        for dialogue in played():
-            log.append(dialogue)
-    analyze([tmp_path / "logs"], tmp_path / "plots")
-    assert (tmp_path / "plots" / "report.html").exists()
-
-
 def test_what_it_cannot_tell_is_said_in_a_sentence() -> None:
     with pytest.raises(ConfigError, match="no scripted players, frontier or references"):
         incentives.measure(config(), num_games=2)
-
-
-def test_the_examples_are_one_of_each() -> None:
-    assert says(environment_class("examples.treasure.Treasure"), "annotate")
-    assert not says(environment_class("examples.secret_number.SecretNumber"), "annotate")

@@ -56,13 +56,12 @@ def test_each_command_has_one_provenance_entry(
         "slim-rl train",
         "slim-rl evaluate --games 3",
     ]
-
-
-def test_what_is_made_again_whole_has_no_entry_of_before(tmp_path: Path, called: Callable[..., None]) -> None:
-    for words in (["slim-rl", "lab", "page", "a.yaml"], ["slim-rl", "lab", "page", "b.yaml"]):
-        called(*words)
+    for page in "ab":
+        called("slim-rl", "lab", "page", page)
         provenance.record(tmp_path, again=True)
-    assert [entry["command"] for entry in provenance.read(tmp_path)] == ["slim-rl lab page b.yaml"]
+    assert [entry["command"] for entry in provenance.read(tmp_path)] == ["slim-rl lab page b"], "made again whole"
+    (tmp_path / "taken").write_text("")
+    provenance.record(tmp_path / "taken")  # a disk that refuses it stops nothing
 
 
 def test_processes_that_begin_at_once_lose_nothing(tmp_path: Path) -> None:
@@ -79,22 +78,6 @@ def test_processes_that_begin_at_once_lose_nothing(tmp_path: Path) -> None:
 def test_a_file_that_is_none_is_read_as_none(tmp_path: Path, content: str) -> None:
     (tmp_path / provenance.FILE).write_bytes(content.encode("latin-1"))
     assert provenance.read(tmp_path) == []
-
-
-def test_a_disk_that_refuses_it_stops_nothing(tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("")
-    provenance.record(tmp_path / "taken")
-
-
-def test_a_worker_of_ray_names_no_address_or_password(called: Callable[..., None]) -> None:
-    called("/ray/workers/default_worker.py", "--redis-password=secret", "--node-ip-address=10.0.0.1")
-    assert provenance.here()["command"] == "a worker of Ray"
-
-
-def test_a_second_rank_is_of_the_same_command(called: Callable[..., None]) -> None:
-    for program in ("/venv/bin/slim-rl", "/venv/lib/slim_rl/__main__.py", "/venv/lib/slim_rl/cli.py"):
-        called(program, "train", "matching_local")
-        assert provenance.here()["command"] == "slim-rl train matching_local"
 
 
 def test_words(tmp_path: Path) -> None:
@@ -121,9 +104,20 @@ def test_what_another_says_of_a_log_is_no_markup() -> None:
     assert said.count("`") == 2 and "\\[now]" in said and "\\<b>" in said
 
 
-def test_a_url_in_the_command_has_no_password(called: Callable[..., None]) -> None:
-    words = ["slim-rl", "evaluate", "--set", "partner.openai.base_url=http://bob:s3cr@t@host:81/v1", "--note", "a@b"]
-    called(*words)
-    entry = provenance.here()
-    assert entry["command"].endswith("base_url=http://***@host:81/v1 --note a@b")
-    assert "s3cr" not in provenance.sentence({**entry, "command": " ".join(words)}), "of a log of before"
+URL = "slim-rl evaluate --set partner.openai.base_url=http://{}@host:81/v1 --note a@b"
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        ("/ray/workers/default_worker.py --redis-password=secret --node-ip-address=10.0.0.1", "a worker of Ray"),
+        ("/venv/bin/slim-rl train matching_local", "slim-rl train matching_local"),
+        ("/venv/lib/slim_rl/__main__.py train matching_local", "slim-rl train matching_local"),
+        ("/venv/lib/slim_rl/cli.py train matching_local", "slim-rl train matching_local"),
+        (URL.format("bob:s3cr@t"), URL.format("***")),
+    ],
+)
+def test_command_is_named_without_paths_or_secrets(called: Callable[..., None], words: str, command: str) -> None:
+    called(*words.split())
+    assert provenance.here()["command"] == command
+    assert "s3cr" not in provenance.sentence({**provenance.here(), "command": words}), "of a log of before"

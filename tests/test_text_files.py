@@ -24,48 +24,6 @@ ODD = "\u2028 \u2029 \x85 \x0b \x0c \x1c \x1d \x1e \r"
 SAID = (f"[message] What is{ODD}Ava Li on Electra?", f"[message] 1{ODD}80.")
 
 
-@pytest.fixture
-def log(make_dialogue: MakeDialogue, tmp_path: Path) -> Path:
-    with DialogueLog(tmp_path / "log" / "train.jsonl") as log:
-        for step in range(3):
-            log.append(make_dialogue(*SAID, run="a", arm="shy", phase="train", step=step))
-    return log.path
-
-
-def test_the_characters_are_in_the_file_as_they_are(log: Path) -> None:
-    assert all(character.encode() in log.read_bytes() for character in "\u2028\u2029\x85")
-
-
-def test_a_log_is_read_and_analysed(log: Path) -> None:
-    assert [[turn.text for turn in dialogue.turns] for dialogue in read_log(log)] == [list(SAID)] * 3
-    found = load([log.parent])
-    assert len(found.frame) == 3 and not found.warnings
-    assert [turn["text"] for turn in read_dialogue(found, next(found.frame.itertuples()))["turns"]] == list(SAID)
-
-
-def test_a_resumed_log_keeps_its_earlier_lines(log: Path) -> None:
-    with DialogueLog(log, from_step=2):
-        pass
-    assert [dialogue.step for dialogue in read_log(log)] == [0, 1]
-
-
-def test_a_games_file_is_read(tmp_path: Path) -> None:
-    row = GameRow.of(MatchingEnv(), f"g{ODD}", STATE)
-    write_rows([row, GameRow.of(MatchingEnv(), "h", STATE)], tmp_path / "games.jsonl")
-    assert [row.game_id for row in read_rows(tmp_path / "games.jsonl")] == [f"g{ODD}", "h"]
-
-
-@pytest.mark.parametrize("escaped", [True, False])
-def test_recorded_games_are_converted(escaped: bool, tmp_path: Path) -> None:
-    game = record(f"0 Ava{ODD}on BLEU?", "1 Nine.", "0 proposes 0 1 2", "1 accepts")
-    path = tmp_path / "recorded.jsonl"
-    path.write_bytes((json.dumps(game, ensure_ascii=escaped) + "\n").encode() * 2)
-    assert len(list(read_recorded(path))) == 2
-    assert convert_command(path, tmp_path / "chat.jsonl", seat=0) == 2
-    assert len(list(jsonl.read(tmp_path / "chat.jsonl"))) == 2
-
-
-BOM = b"\xef\xbb\xbf"
 BOARD: dict[str, Any] = {"table": [[9, 1], [1, 9]], "mask1": [[1, 1], [1, 1]], "mask2": [[1, 1], [1, 1]]}
 HELLO = {"type": "message", "player": 0, "message": {"data": "Hello."}}
 
@@ -81,10 +39,32 @@ READERS = {
 }
 
 
+def test_odd_line_ends_in_a_message_cut_no_line(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
+    path = tmp_path / "log" / "train.jsonl"
+    with DialogueLog(path) as log:
+        for step in range(3):
+            log.append(make_dialogue(*SAID, run="a", arm="shy", phase="train", step=step))
+    assert all(character.encode() in path.read_bytes() for character in "\u2028\u2029\x85")
+    assert [[turn.text for turn in dialogue.turns] for dialogue in read_log(path)] == [list(SAID)] * 3
+    found = load([path.parent])
+    assert len(found.frame) == 3 and not found.warnings
+    assert [turn["text"] for turn in read_dialogue(found, next(found.frame.itertuples()))["turns"]] == list(SAID)
+    with DialogueLog(path, from_step=2):
+        pass
+    assert [dialogue.step for dialogue in read_log(path)] == [0, 1], "a resumed one keeps its earlier lines"
+    rows = [GameRow.of(MatchingEnv(), f"g{ODD}", STATE), GameRow.of(MatchingEnv(), "h", STATE)]
+    write_rows(rows, tmp_path / "games.jsonl")
+    assert [row.game_id for row in read_rows(tmp_path / "games.jsonl")] == [f"g{ODD}", "h"]
+    game = record(f"0 Ava{ODD}on BLEU?", "1 Nine.", "0 proposes 0 1 2", "1 accepts")
+    for escaped in (True, False):
+        (tmp_path / "recorded.jsonl").write_bytes((json.dumps(game, ensure_ascii=escaped) + "\n").encode() * 2)
+        assert convert_command(tmp_path / "recorded.jsonl", tmp_path / "chat.jsonl", seat=0) == 2
+        assert len(list(jsonl.read(tmp_path / "chat.jsonl"))) == 2
+
+
 @pytest.mark.parametrize("kind", READERS)
 def test_byte_order_mark_changes_nothing(tmp_path: Path, kind: str) -> None:
     content, read = READERS[kind]
-    (tmp_path / "plain").write_bytes(content.encode())
-    (tmp_path / "marked").write_bytes(BOM + content.encode())
-    assert read(tmp_path / "marked") == read(tmp_path / "plain")
-    assert read(tmp_path / "plain")
+    for name, mark in (("plain", b""), ("marked", b"\xef\xbb\xbf")):
+        (tmp_path / name).write_bytes(mark + content.encode())
+    assert read(tmp_path / "marked") == read(tmp_path / "plain") != 0

@@ -22,7 +22,9 @@ def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def analysed(log_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Summary:
-    return analyze([log_dir], tmp_path_factory.mktemp("plots"), max_dialogues=60, command="analyze <these> & those")
+    return analyze(
+        [log_dir], tmp_path_factory.mktemp("plots"), max_dialogues=60, paper=True, command="analyze <these> & those"
+    )
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,6 @@ best one given what its author knows.
 
 from __future__ import annotations
 
-import base64
-import gzip
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -176,12 +174,6 @@ def make_runs(
                         yield play(step, "train", boards[i], f"train-{i}", repeat)
             for i, board in enumerate(held_out):
                 yield play(steps, "eval", board, f"eval-{i}", 0)
-
-
-def unpack(text: str) -> dict[str, Any]:
-    """The viewer's data, as it stands in a page."""
-    data: dict[str, Any] = orjson.loads(gzip.decompress(base64.b64decode(text, validate=True)))
-    return data
 
 
 def write_runs(log_dir: Path, **settings: Any) -> int:

@@ -74,6 +74,12 @@ def test_one_seed_twice_counts_once(tmp_path: Path) -> None:
     assert "again has the seed of a, 0" in summary.report.read_text(encoding="utf-8")
 
 
+def test_of_one_seed_twice_the_longer_run_counts(tmp_path: Path) -> None:
+    write(tmp_path, {"a": BASE}, step=1)
+    write(tmp_path, {"b": BASE})
+    assert arms(tmp_path) == {"a": "shy (seed 0 again: a)", "b": "shy"}
+
+
 def test_a_resumed_run_is_as_it_was_set_last(tmp_path: Path) -> None:
     folder = write(tmp_path / "a", {"run": {**BASE, "train.steps": 2}})
     log = folder / "run" / "train.jsonl"

@@ -68,10 +68,16 @@ def page(analysed: Summary) -> Read:
 def test_files_are_written_whole(analysed: Summary, log_dir: Path) -> None:
     folder = analysed.report.parent
     drawn = {f"{name}.{kind}" for name in FIGURES for kind in ("png", "svg")}
-    assert {path.name for path in folder.iterdir()} == {"report.html", "summary.json"} | drawn
+    tables = list(folder.glob("table-*.csv"))  # of `--paper`, as the PDFs
+    papers = {path.name for path in (*tables, *(folder / f"{name}.pdf" for name in FIGURES))}
+    assert {path.name for path in folder.iterdir()} == {"report.html", "summary.json"} | drawn | papers
+    cells = [str(cell) for path in tables for cell in pd.read_csv(path, dtype=str).to_numpy().ravel()]
+    row = next(r for r in analysed.results["held_out"] if (r["arm"], r["measure"]) == ("shy", "questions"))
+    assert any(cell.startswith(f"{row['before']:.3g} → ") for cell in cells)
     assert set(analysed.figures) == FIGURES
     for path in analysed.figures.values():
         assert path.read_bytes().startswith(b"\x89PNG") and "<svg" in path.with_suffix(".svg").read_text()
+        assert path.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
     summary = json.loads(analysed.summary.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     lines = {str(path): len(path.read_text().splitlines()) for path in log_dir.rglob("*.jsonl")}
     assert {file["path"]: file["lines"] for file in summary["files"]} == lines
@@ -102,18 +108,6 @@ def test_report_of_a_run_that_has_no_dialogue_yet_waits(tmp_path: Path) -> None:
         then = next(line for line in iter(process.stdout.readline, "") if not line.startswith("Waiting: "))
         process.kill()
     assert first.startswith("Waiting: There is no dialogue log") and "report.html" in then
-
-
-def test_tables_and_figures_for_a_paper(tmp_path: Path) -> None:
-    synthetic.write_runs(tmp_path / "logs", arms=("mute", "shy"), seeds=1, steps=4, n=3, eval_games=8)
-    summary = analyze([tmp_path / "logs"], tmp_path, max_dialogues=0, paper=True)
-    assert all((tmp_path / f"{name}.pdf").read_bytes().startswith(b"%PDF") for name in summary.figures)
-    cells = [cell for path in tmp_path.glob("table-*.csv") for cell in pd.read_csv(path, dtype=str).to_numpy().ravel()]
-    row = next(r for r in summary.results["held_out"] if (r["arm"], r["measure"]) == ("shy", "questions"))
-    assert any(str(cell).startswith(f"{row['before']:.3g} → ") for cell in cells)
-    synthetic.write_runs(tmp_path / "eval", arms=("shy",), seeds=1, steps=0, n=3, eval_games=5)
-    analyze([tmp_path / "eval"], tmp_path, max_dialogues=0)
-    assert not list(tmp_path.glob("training.*")) + list(tmp_path.glob("*.pdf")), "of other logs, of a report before"
 
 
 def test_a_users_matplotlibrc_changes_no_figure(analysed: Summary, tmp_path: Path) -> None:
@@ -314,6 +308,9 @@ def test_a_registered_section_is_in_report_and_summary(
     log_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unprinted: None
 ) -> None:
     monkeypatch.setattr(report, "SECTIONS", [])
+    old = [tmp_path / f"measures.{form}" for form in ("png", "svg", "pdf")]
+    for path in old:
+        path.touch()
 
     @report.register
     def dialogues_per_arm(log: Log, price: float) -> Section:
@@ -327,10 +324,4 @@ def test_a_registered_section_is_in_report_and_summary(
     assert "<h2>Dialogues per arm</h2>" in page and "How many there are." in page
     assert [row["arm"] for row in summary.results["per_arm"]] == summary.results["arms"]
     assert summary.results["at"] == 0.5 and "gap" not in summary.results
-
-
-def test_the_analysis_alone_loads_nothing_of_the_lab() -> None:
-    code = "import sys, slim_rl.analysis.report\n"
-    code += "print([name for name in sys.modules if name.startswith('slim_rl.lab.') and 'gap' in name])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert not old[2].exists() and old[1].stat().st_size, "a figure of the report before, in a form not asked for"

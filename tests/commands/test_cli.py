@@ -18,60 +18,22 @@ from tests.paths import MISSING, ROOT
 LOCAL = "configs/matching_local.yaml"
 
 
-def test_the_core_is_light() -> None:
-    core = ("slim_rl", "slim_rl.cli", "slim_rl.games.matching", "slim_rl.games.matching.questions", "slim_rl.partners")
-    core += ("slim_rl.backends.slime.launch",)
-    heavy = (
-        "torch", "transformers", "trl", "verl", "slime", "sglang", "openai", "matplotlib", "ray", "pandas", "scipy",
-    )  # fmt: skip
-    code = f"""
-import importlib, sys
-from slim_rl.config import Config
-Config()
-print([m for m in sys.modules if m.startswith(("slim_rl.analysis", "slim_rl.lab", "slim_rl.games.matching.study"))])
-for module in {core!r}:
-    importlib.import_module(module)
-    print(module, [m for m in {heavy!r} if m in sys.modules])
-"""
-    printed = subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT)
-    assert printed.splitlines() == ["[]", *(f"{module} []" for module in core)]
-
-
 def test_help_names_every_command(slim_rl) -> None:
     result = slim_rl("--help")
     assert result.returncode == 0
     assert all(f"  {command} " in result.stdout for command in (*COMMANDS, "lab")) and len(COMMANDS) == 8
+    of_lab = slim_rl("lab", "--help")
+    assert of_lab.returncode == 0 and of_lab.stdout == slim_rl("lab").stdout
+    assert all(f"  {command} " in of_lab.stdout for command in LAB)
+    for command, usage in (("show", "[LOG]..."), ("generate", "[CONFIG]")):
+        assert slim_rl(command, "--help").stdout.startswith(f"Usage: slim-rl {command} [OPTIONS] {usage}\n")
+    assert slim_rl("--version").stdout == f"slim-rl {__version__}\n"
 
 
-def test_help_of_the_lab_names_its_commands(slim_rl) -> None:
-    result = slim_rl("lab", "--help")
-    assert result.returncode == 0 and result.stdout == slim_rl("lab").stdout
-    assert all(f"  {command} " in result.stdout for command in LAB)
-
-
-@pytest.mark.parametrize(("command", "usage"), [("show", "[LOG]..."), ("generate", "[CONFIG]")])
-def test_what_may_be_left_out_stands_in_one_pair_of_brackets(slim_rl, command, usage) -> None:
-    assert slim_rl(command, "--help").stdout.startswith(f"Usage: slim-rl {command} [OPTIONS] {usage}\n")
-
-
-def test_help_imports_no_command() -> None:
-    code = "import sys; from slim_rl import cli; cli.main(['--help']); print(sorted(m for m in sys.modules if m in ('typer', 'pydantic', 'slim_rl.config')))"
-    printed = subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT)
-    assert printed.splitlines()[-1] == "[]"
-
-
-def test_version() -> None:
-    assert process("--version").stdout == f"slim-rl {__version__}\n"
-
-
-def test_an_unknown_command_is_answered_by_the_known_ones(slim_rl) -> None:
-    result = slim_rl("trian")
-    assert result.returncode == 2
-    assert "no command 'trian'; did you mean train?" in result.stderr
-
-
-@pytest.mark.parametrize(("words", "meant"), [(["warmstart"], "lab warmstart"), (["lab", "warmstrat"], "warmstart")])
-def test_a_command_of_the_lab_is_found_by_its_name(slim_rl, words, meant) -> None:
+@pytest.mark.parametrize(
+    ("words", "meant"), [(["trian"], "train"), (["warmstart"], "lab warmstart"), (["lab", "warmstrat"], "warmstart")]
+)
+def test_an_unknown_command_names_the_nearest(slim_rl, words, meant) -> None:
     result = slim_rl(*words)
     assert result.returncode == 2 and f"did you mean {meant}?" in result.stderr
 
@@ -126,9 +88,8 @@ def test_options_that_cannot_be_read_are_one_sentence_too(slim_rl, words, says) 
     check_one_sentence(slim_rl("evaluate", LOCAL, "--checkpoint", "data/warmstart", *words.split()), says, 2)
 
 
-def test_arms_can_be_looked_at_first(slim_rl) -> None:
-    result = slim_rl("lab", "run", "configs/matching_local.yaml", "--arm", "mute", "--seeds", "0,1", "--dry-run")
-    assert result.returncode == 0 and result.stdout.count("partner.kind=") == 2
+def test_fewer_workers_than_one_are_refused(slim_rl) -> None:
+    check_one_sentence(slim_rl("generate", "--workers", "0"), "--workers", 2)
 
 
 def test_without_the_local_extra_it_says_what_to_install(tmp_path: Path) -> None:

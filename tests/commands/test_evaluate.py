@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,7 @@ import pytest
 from examples.treasure import Treasure
 from slim_rl.analysis.load import frame_of as frame
 from slim_rl.analysis.report import answer
-from slim_rl.analysis.summary import reference_lines
-from slim_rl.commands.cells import Cell, cell_config, evaluate, intervention
+from slim_rl.commands.cells import Cell, evaluate, intervention
 from slim_rl.commands.evaluate import cost_of
 from slim_rl.config import parse_config
 from slim_rl.dialogue.chat import Chat
@@ -27,15 +24,13 @@ from slim_rl.dialogue.players import make_partners
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.games.matching import MatchingEnv
-from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.state import GameState
 from slim_rl.lab.interventions import INSTEAD, TRIES, NeverAsk
 from slim_rl.measured import measured
 from slim_rl.policies import weights_digest
-from slim_rl.runs import record_settings
+from slim_rl.runs import lock_folder, record_settings
 from tests.dialogue.players import Script
 from tests.fakes.disk import largest_file
-from tests.paths import ROOT
 
 PLAN = "[propose]\nBLEU: Ava Li\nElectra: Daniel Nguyen\nGloVe: Sofia Patel"
 
@@ -130,12 +125,6 @@ def test_a_policy_that_can_only_ask_is_stopped(chat) -> None:
     assert chat.decode(sampled.ids)[0] == f"[message] {INSTEAD}"
 
 
-@pytest.mark.parametrize("mode", ["forced", "forced:x", "never", ""])
-def test_an_unknown_mode_is_refused(config, chat, mode) -> None:
-    with pytest.raises(ConfigError, match="forced:K"):
-        intervention(config, mode, Script(chat, []), chat)
-
-
 class Tagged(Treasure):
     tags = ("say",)
 
@@ -148,26 +137,6 @@ def test_forbidden_question_is_replaced_by_a_game_action(chat, tmp_path, game, s
     made = intervention(config, "forbidden", Script(chat, ["Row A?"] * TRIES + ["1"]), chat)
     (dialogue,) = held_out(config, chat, made, tmp_path / "forbidden.jsonl", num_games=1)
     assert [turn.text for turn in dialogue.turns if turn.role == "policy"] == [says, "1"]
-
-
-def alone(tmp_path: Path) -> Any:
-    data = {"train": f"{tmp_path}/t.jsonl", "eval": f"{tmp_path}/e.jsonl", "num_train": 2, "num_eval": 2}
-    return parse_config({"environment": "examples.secret_number.SecretNumber", "data": data})
-
-
-@pytest.mark.parametrize(("mode", "needed"), [("forbidden", "asks"), ("forced:1", "questions_worth_asking")])
-def test_a_mode_that_the_game_says_too_little_for_is_refused(tmp_path, mode, needed) -> None:
-    config = alone(tmp_path)
-    with pytest.raises(ConfigError, match=f"--mode {mode} needs the instrument's method SecretNumber.{needed}"):
-        cell_config(config, Cell("data/warmstart", config.opposite, mode))
-
-
-def test_in_a_game_for_one_nobody_is_named_as_the_partner(tmp_path) -> None:
-    config = alone(tmp_path)
-    assert config.arm_name == config.opposite.name == "none"
-    assert cell_config(config, Cell("data/warmstart", config.opposite.name)).name == "warmstart_none_free"
-    with pytest.raises(ConfigError, match=r"partner.kind is mute, but SecretNumber has one seat"):
-        cell_config(config, Cell("data/warmstart", "mute"))
 
 
 def test_partner_is_a_kind_a_member_or_the_mixture(config, tmp_path, monkeypatch) -> None:
@@ -190,12 +159,8 @@ def test_partner_is_a_kind_a_member_or_the_mixture(config, tmp_path, monkeypatch
 def test_cells_are_named_after_what_they_are() -> None:
     assert Cell("runs/shy-s0/model", "mute", "forced:2").name == "shy-s0_mute_forced2"
     assert Cell("data/warmstart", "shy").name == "warmstart_shy_free"
-
-
-def test_reference_plans_are_ordered_as_they_must_be() -> None:
-    games = [(game, 0) for game in generate_games(40, parse_config({"game": {"n": 4}}).game, seed=1)]
-    mean = {name: line["reward"]["value"] for name, line in reference_lines(games).items()}
-    assert mean["random"] < mean["solo"] < mean["pooled_optimal"] == 1.0
+    alone = parse_config({"environment": "examples.secret_number.SecretNumber"})
+    assert alone.arm_name == alone.opposite.name == "none", "in a game for one"
 
 
 def test_tables_hold_every_cell_and_measure(config, chat, tmp_path) -> None:
@@ -210,33 +175,6 @@ def test_tables_hold_every_cell_and_measure(config, chat, tmp_path) -> None:
     (changed, _), sentences = answer(trained)
     assert " → " in changed.rows[0]["reward"] and sentences[0].startswith("It did not clearly learn to ask")
     assert frame([]).empty
-
-
-HOLD = """
-import sys, time
-from pathlib import Path
-from slim_rl.runs import lock_folder
-with lock_folder(Path(sys.argv[1]), "The evaluation", "name another folder"):
-    print("working", flush=True)
-    time.sleep(60)
-"""
-
-
-def test_a_folder_is_evaluated_into_by_one_process_at_a_time(config, tmp_path) -> None:
-    cells, output = [Cell("nowhere", "shy")], tmp_path / "logs"
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(output)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-    ) as child:
-        assert child.stdout is not None and child.stdout.readline() == "working\n"
-        with pytest.raises(SlimError, match=rf"evaluation in .*logs is in use by process {child.pid} .*--output"):
-            evaluate(config, cells, output, 2)
-        child.kill()
-    assert not list(output.glob("*.jsonl"))
-    with pytest.raises(ConfigError, match=r"policy\.model"):  # the folder is free, and the model is looked for
-        evaluate(config, cells, output, 2)
 
 
 @pytest.mark.parametrize(
@@ -318,3 +256,15 @@ def test_what_is_named_twice_is_played_once(slim_rl, monkeypatch, tmp_path) -> N
     twice = ["--policy", "solo", "--partner", "mute", "--mode", "free"] * 2
     done = slim_rl("evaluate", "matching_local", *twice, "--games", "2", "--dry-run")
     assert (done.returncode, done.stdout) == (0, "solo_mute_free: 2 games\n"), done.stderr
+
+
+def test_evaluate_into_a_locked_folder_is_refused(config, tmp_path) -> None:
+    cells, output = [Cell("nowhere", "shy")], tmp_path / "logs"
+    with (
+        lock_folder(output, "The evaluation", "name another folder"),
+        pytest.raises(SlimError, match=rf"evaluation in .*logs is in use by process {os.getpid()} .*--output"),
+    ):
+        evaluate(config, cells, output, 2)
+    with pytest.raises(ConfigError, match=r"policy\.model"):  # the folder is free, and the model is looked for
+        evaluate(config, cells, output, 2)
+    assert not list(output.glob("*.jsonl"))

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from slim_rl.config import load_config, parse_config
-from slim_rl.dialogue.games_file import GameRow, load_rows
-from slim_rl.dialogue.players import make_partner
-from slim_rl.dialogue.worker import RolloutWorker
+from slim_rl.config import load_config
+from slim_rl.dialogue.games_file import load_rows
 from slim_rl.errors import SlimWarning
-from slim_rl.games.matching.generate import generate_games
 from tests.commands.shell import process
 from tests.fakes.disk import largest_file
 from tests.paths import ROOT
@@ -25,27 +19,15 @@ from tests.paths import ROOT
 def test_a_full_disk_is_one_sentence_that_names_the_file(slim_rl, tmp_path) -> None:
     games = tmp_path / "games.jsonl"
     assert slim_rl("generate", "--num-games", "9", "--n", "3", "--output", games).returncode == 0
-    log = tmp_path / "logs" / "log.jsonl"
-    log.parent.mkdir()
-    log.write_text(json.dumps(synthetic_line()) + "\n")
     for arguments, named in (
         (("generate", "--num-games", "9", "--n", "3", "--output", games), games),
-        (("analyze", log.parent, "--output", tmp_path / "plots"), tmp_path / "plots"),
+        (("analyze", "tests/goldens/dialogues/shy", "--output", tmp_path / "plots"), tmp_path / "plots"),
     ):
         with largest_file(1024):
             result = slim_rl(*arguments)
         assert result.returncode == 1 and "Traceback" not in result.stderr, result.stderr
         assert str(named) in result.stderr and "choose another" in result.stderr
     assert len(games.read_text().splitlines()) == 9, "what was there is still there"
-
-
-def synthetic_line() -> dict[str, Any]:
-    """A short dialogue as it is logged."""
-    config = parse_config({"game": {"n": 3}, "partner": {"kind": "mute"}})
-    game = next(iter(generate_games(1, config.game, seed=1)))
-    worker = RolloutWorker(config, None, make_partner(config))
-    (dialogue,) = asyncio.run(worker.play(worker.spec(GameRow(game.id, 0, game.to_dict(), []), "x")))
-    return dialogue.to_dict()
 
 
 def test_generate_writes_games(slim_rl, tmp_path) -> None:
@@ -78,10 +60,3 @@ def test_generate_makes_the_files_of_a_config_anew_when_told_to(slim_rl, tmp_pat
     more = process("generate", config, "-s", "game.n=2", "-s", "data.num_train=4", "-s", "train.games_per_step=2")
     assert more.returncode == 0
     assert more.stderr.startswith("slim-rl: ") and "has 3 of the 4 games" in more.stderr
-
-
-def test_games_are_dealt_by_one_process_at_least(slim_rl, tmp_path: Path) -> None:
-    refused = slim_rl("generate", "--num-games", "1", "--output", tmp_path / "games.jsonl", "--workers", "0")
-    assert refused.returncode != 0
-    assert "--workers" in refused.stderr and "Traceback" not in refused.stderr
-    assert not (tmp_path / "games.jsonl").exists()

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from slim_rl import cli
 from slim_rl.cli import main
-from slim_rl.commands.lab.run import Run, Step, arms_runs, check_order, numbers_of, play
+from slim_rl.commands.lab.run import Run, Step, arms_runs, check_order, numbers_of, play, step_of
 from slim_rl.config import Config, load_config, read_yaml
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.players import make_partner
-from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.errors import ConfigError, SlimError
 from tests.paths import ROOT
 
@@ -39,42 +40,6 @@ def plan(
 
 def of_arm(runs: dict[str, Run]) -> dict[str, Config]:
     return {run.config.arm_name: run.config for run in runs.values() if run.config}
-
-
-def test_arms_cross_seeds_and_differ_in_own_keys_only() -> None:
-    runs = plan(CONFIG, [], [0, 1], ["train.steps=7"])
-    base = load_config(CONFIG, ["train.steps=7"])
-    configs = [run.config for run in runs.values() if run.config]
-    assert len(runs) == len(configs) == 2 * len(base.arms)
-    assert [config.seed for config in configs] == [0] * len(base.arms) + [1] * len(base.arms)
-    for name, config in zip(runs, configs, strict=True):
-        assert (config.name, config.train.steps) == (name, 7) and name.endswith(f"{config.arm_name}-s{config.seed}")
-        assert config.data == base.data and config.game == base.game and config.limits == base.limits
-        words = runs[name].words
-        assert load_config(Path(words[1]), words[3::2]) == config, "the command has the settings"
-    kinds = of_arm(runs)
-    assert kinds["mute"].partner.kind == "mute" and kinds["forthcoming"].partner.kind == "forthcoming"
-    assert kinds["shuffled_reward"].train.reward == "shuffled" and kinds["frozen_policy"].train.frozen
-
-
-def test_an_unknown_arm_is_named_before_anything_runs() -> None:
-    with pytest.raises(ConfigError, match="no arm loud"):
-        plan(CONFIG, ["loud"], [0])
-
-
-@pytest.mark.parametrize("backend", ["slime", "verl"])
-def test_the_controls_are_planned_for_a_cluster_too(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    arms = ["shy", "open_book", "frozen", "shuffled_reward", "agreement_only", "price_3", "yoked", "shaping"]
-    if backend == "verl":
-        arms = [
-            arm for arm in arms if arm not in ("shuffled_reward", "shaping")
-        ]  # they need a step's dialogues at once
-    one_rate = ["train.lr_schedule=constant", "train.lr_decay_steps=0"]  # verl has no other
-    runs = plan(CONFIG, arms, [3], [f"train.backend={backend}", "output_dir=runs/arms", *one_rate], ARMS)
-    assert list(runs) == [f"matching_local-{arm}-s3" for arm in arms]
-    logs = Path.cwd() / "runs/arms/matching_local-shy-s3/logs"
-    assert f'partner.args.replay="{logs}"' in runs["matching_local-yoked-s3"].words
 
 
 def test_options_reach_arms_of_a_config_and_no_experiment(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -109,13 +74,6 @@ def test_seeds_are_numbers_and_ranges() -> None:
             numbers_of(wrong)
 
 
-def test_what_a_backend_cannot_play_is_said_before_anything_runs() -> None:
-    with pytest.raises(ConfigError, match=r"train\.loss is constant, which slime does not have"):
-        plan(CONFIG, ["shy", "shuffled_constant"], [0], ["train.backend=slime"], ARMS)
-    with pytest.raises(ConfigError, match=r"wsd, which verl does not have"):
-        plan(CONFIG, ["shy"], [0], ["train.backend=verl"], ARMS)
-
-
 def process(name: str, folder: Path, code: str, *needs: str) -> Run:
     """An arm's run that is a Python program."""
     return Run(name, ("-c", code), (sys.executable,), Config(output_dir=folder), needs)
@@ -127,42 +85,6 @@ def test_the_others_go_on_when_one_fails_and_it_is_named(tmp_path: Path) -> None
     with pytest.raises(SlimError, match=r"^Failed: bad\. See .*/<run>\.out\."):
         play(Step(runs, jobs=2))
     assert [(tmp_path / f"{name}.out").read_text().strip() for name in codes] == list(codes)
-
-
-def test_experiment_arms_play_the_same_games() -> None:
-    base = load_config(CONFIG)
-    runs = plan(CONFIG, [], [3], ["output_dir=runs/arms"], ARMS)
-    configs = of_arm(runs)
-    for arm, config in configs.items():
-        assert config.data == base.data and config.limits == base.limits
-        assert (config.policy == base.policy) == (arm != "silent")
-        assert (config.game == base.game) == (arm != "open_book")
-    assert configs["open_book"].game.open_book and configs["open_book"].partner == base.partner
-    assert [configs[f"dose_{dose}"].partner.args["answers"] for dose in (25, 50, 75)] == [0.25, 0.5, 0.75]
-    assert configs["agreement_only"].train.reward == "agreed" and configs["shaping"].train.reward == "turn_credit"
-    assert (
-        configs["shuffled_all"].train.reward_args["zeros"]
-        and make_training_reward(configs["price_3"]).question_price == 0.03
-    )
-    assert make_training_reward(configs["shaping_near"]).decay == 0 and all(
-        make_training_reward(config) for config in configs.values()
-    )
-    assert len({config.model_dump_json(exclude={"name", "arm"}) for config in configs.values()}) == len(runs)
-
-
-def test_the_arms_on_what_is_asked_about_are_planned() -> None:
-    runs = plan(ASKING, [], [3], ["output_dir=runs/asking"], ASKING_ARMS)
-    assert runs["asking_local-yoked-s3"].needs == ("asking_local-terminal-s3",)
-    configs = of_arm(runs)
-    assert list(configs) == ["expected", "terminal", "yoked", "mute", "open_book"]
-    base = load_config(ASKING)
-    assert configs["expected"].changed(name="", arm="", seed=0, output_dir=base.output_dir) == base.changed(
-        name="", arm="", seed=0
-    )
-    assert {arm for arm, config in configs.items() if not make_training_reward(config).by_turn} == {*configs} - {
-        "expected"
-    }
-    assert {make_training_reward(config).question_price for config in configs.values()} == {0.004}
 
 
 @pytest.mark.parametrize(("config", "arms"), [(CONFIG, ARMS), (ASKING, ASKING_ARMS)])
@@ -227,3 +149,94 @@ def test_a_signal_ends_what_runs(number: int, tmp_path: Path) -> None:
     sender.join()
     assert ended.value.code == 128 + number and not (tmp_path / "three.out").exists()
     assert not any(Path(f"/proc/{path.read_text().strip()}").exists() for path in outs)
+
+
+@pytest.mark.parametrize("backend", ["trl", "slime", "verl"])
+def test_arms_cross_seeds_on_every_backend(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words of all committed plans are in `tests/goldens`; here, that a run's command is its config."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    arms = ["shy", "open_book", "frozen", "agreement_only", "price_3", "yoked"]
+    if backend != "verl":  # it has no whole step's dialogues at once
+        arms += ["shuffled_reward", "shaping"]
+    changes = [
+        f"train.backend={backend}",
+        "output_dir=runs/arms",
+        "train.lr_schedule=constant",
+        "train.lr_decay_steps=0",
+    ]
+    runs = plan(CONFIG, arms, [0, 1], changes, ARMS)
+    assert list(runs) == [f"matching_local-{arm}-s{seed}" for seed in (0, 1) for arm in arms]
+    for name, run in runs.items():
+        assert run.config is not None and (run.config.name, f"-s{run.config.seed}") == (name, name[-3:])
+        assert load_config(Path(run.words[1]), run.words[3::2]) == run.config
+    logs = Path.cwd() / "runs/arms/matching_local-shy-s1/logs"
+    assert f'partner.args.replay="{logs}"' in runs["matching_local-yoked-s1"].words
+
+
+# -- steps of an experiment's YAML; `tests/goldens` holds the plans of those committed
+
+
+def words(**options: Any) -> list[str]:
+    (run,) = step_of({"evaluate": {"by": "program", **options}}, 1, Path("e.yaml")).runs
+    return list(run.words)
+
+
+def test_step_options_become_words() -> None:
+    assert words(words="a.yaml", mode=["free", "forced:{1,3-4}"], keep=True, no=False, games=2) == [
+        *("a.yaml", "--mode", "free", "--mode", "forced:1", "--mode", "forced:3", "--mode", "forced:4", "--keep"),
+        *("--games", "2"),
+    ]
+    assert words(set={"a.b": [0.5, {}], "c": "3e-4", "d": False}, after=["--x", 1]) == [
+        *("--set", "a.b=[0.5, {}]", "--set", "c=3e-4", "--set", "d=false", "--", "--x", "1")
+    ]
+    assert words(checkpoint="s{1-2}/t{3,4}")[1::2] == ["s1/t3", "s1/t4", "s2/t3", "s2/t4"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "says"),
+    [
+        ([{"fly": {}}], "the step 'fly' is not a command"),
+        ([{"evaluate": {"words": "a.yaml", "moed": "free"}}], "No such option: --moed"),
+        ([{"evaluate": {"words": "a.yaml", "games": "many"}}], "many"),
+        ([{"evaluate": {}, "train": {}}], "step 1 is not one command"),
+        ([{"evaluate": "a.yaml"}], "step 1 is not one command"),
+        ("evaluate", "steps"),
+    ],
+)
+def test_a_wrong_step_is_one_sentence(steps: Any, says: str, tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump({"title": "t", "steps": steps}))
+    with pytest.raises(SystemExit) as end:
+        cli.main(["lab", "run", str(tmp_path), "--dry-run"])
+    said = capsys.readouterr()
+    assert end.value.code == 1 and says in said.err and said.err.count("\n") == 1 and not said.out
+
+
+def test_a_step_that_failed_is_where_the_next_run_resumes(tmp_path: Path, monkeypatch: Any, capfd: Any) -> None:
+    """By a Python that writes down what it is told, and fails in its second step, once."""
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/ran\n'
+        f"case $* in *two*) test -e {tmp_path}/cause && exit 3;; *one*) touch {tmp_path}/made;; esac\nexit 0\n"
+    )
+    python.chmod(0o755)
+    steps = [
+        {
+            "train": {
+                "by": str(python),
+                "words": name,
+                **({"makes": str(tmp_path / "made")} if name == "one" else {}),
+            }
+        }
+        for name in ("one", "two", "three")
+    ]
+    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump({"title": "t", "steps": steps}))
+    (tmp_path / "cause").touch()
+    for code in (1, 0):
+        with pytest.raises(SystemExit) as end:
+            cli.main(["lab", "run", str(tmp_path)])
+        assert end.value.code == code
+        (tmp_path / "cause").unlink(missing_ok=True)
+    ran = [line.split()[-1] for line in (tmp_path / "ran").read_text().splitlines()]
+    assert ran == ["one", "two", "two", "three"]
+    assert "two'. Fix the cause" in capfd.readouterr().err
+    assert sys.executable not in (tmp_path / "ran").read_text()

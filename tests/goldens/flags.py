@@ -30,15 +30,13 @@ def figures() -> dict[str, Any]:
 
 def slime(path: Path, place: Path) -> dict[str, list[str]] | None:
     """Returns the flags of a dry run on eight GPUs (on one, if the config is for one), with a model of Qwen3's shape."""
-    from tests.scripts.matching_setup import command_of, dry_run, flags_of
+    from tests.scripts.matching_setup import command_of, dry_run, flags_of, print_flags, printed, without_python
 
-    done = dry_run(
-        Cluster.build(place / path.stem),
-        MODEL=write_model(place / "models", "Qwen3-0.6B"),
-        CONFIG=path,
-        NUM_GPUS=1 if "1gpu" in path.stem else 8,
-    )
-    return None if done.returncode else flags_of(command_of(done))
+    node, model = Cluster.build(place / path.stem), write_model(place / "models", "Qwen3-0.6B")
+    gpus = 1 if "1gpu" in path.stem else 8
+    own = flags_of(command_of(dry_run(without_python(node, model), CONFIG=path, NUM_GPUS=gpus)))
+    done = print_flags(node, MODEL=model, CONFIG=path, SAVE_DIR=own["--save"][0], given=())
+    return None if done.returncode else own | printed(done)
 
 
 def trl(path: Path, place: Path) -> dict[str, Any] | None:

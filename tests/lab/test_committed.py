@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -71,36 +70,27 @@ def page(values: Path) -> list[str]:
     return write(FOLDER / "experiment.yaml", values.parent / "page", "test", values)
 
 
-def _without(name: str) -> Callable[[pd.DataFrame], pd.DataFrame]:
-    return lambda frame: frame.drop(columns=name)
-
-
-def _holding(name: str, value: Any) -> Callable[[pd.DataFrame], pd.DataFrame]:
-    return lambda frame: frame.assign(**{name: value})
-
-
-def _said(**attributes: Any) -> Callable[[pd.DataFrame], pd.DataFrame]:
-    def change(frame: pd.DataFrame) -> pd.DataFrame:
-        frame.attrs = {**frame.attrs, **attributes}
-        return frame
-
-    return change
+KEYS = ("condition", "arm", "run", "when", "game")
 
 
 @pytest.mark.parametrize(
-    ("file", "change"),
+    ("file", "column", "value"),  # in place of a column; ... for one that is missing
     [
-        *(("held_out", _without(name)) for name in ("condition", "arm", "run", "when", "game")),
-        *(("held_out", _holding(name, value)) for name in ("arm", "game") for value in (3, None, True)),
-        ("held_out", _holding("reward", "much")),
-        *(("training", _without(name)) for name in ("arm", "run")),
-        *(("training", _holding(name, "a")) for name in ("step", "questions")),
-        *(("held_out", _said(**{name: value})) for name in ("warnings", "provenance") for value in (None, 3, [3], "a")),
+        *(("held_out", name, ...) for name in KEYS),
+        *(("held_out", name, value) for name in ("arm", "game") for value in (3, None, True)),
+        *(("training", name, ...) for name in ("arm", "run")),
+        *(("held_out", "reward", "much"), ("training", "step", "a"), ("training", "questions", "a")),
+        *(("attrs", name, value) for name in ("warnings", "provenance") for value in (None, 3, [3], "a")),
     ],
-)  # fmt: skip
-def test_values_of_another_kind_are_one_sentence(values: Path, file: str, change: Any) -> None:
-    path = values / f"{file}.parquet"
-    change(pd.read_parquet(path)).to_parquet(path, index=False)
+)
+def test_values_of_another_kind_are_one_sentence(values: Path, file: str, column: str, value: Any) -> None:
+    path = values / f"{'held_out' if file == 'attrs' else file}.parquet"
+    frame = pd.read_parquet(path)
+    if file == "attrs":
+        frame.attrs = {**frame.attrs, column: value}
+    else:
+        frame = frame.drop(columns=column) if value is ... else frame.assign(**{column: value})
+    frame.to_parquet(path, index=False)
     with pytest.raises(
         DataError, match=r"values does not hold the values of an experiment \(.+\)\. Name a folder"
     ) as got:

@@ -29,26 +29,6 @@ def training_reward(training_reward: str, **arguments: Any) -> TrainingReward:
     return make_training_reward(config_of(training_reward, **arguments))
 
 
-def test_the_games_reward_is_paid_as_it_is() -> None:
-    assert training_reward("game").reward(played(0.7, StopReason.AGREED, 3)) == 0.7
-    assert training_reward("game").reward(played(None, StopReason.PARTNER_FAILED)) is None
-
-
-def test_for_agreement_alone_every_agreement_is_paid_alike() -> None:
-    given = training_reward("agreed").reward
-    assert given(played(0.4, StopReason.AGREED)) == given(played(1.0, StopReason.AGREED)) == 1.0
-    assert given(played(0.0, StopReason.MAX_TURNS)) == given(played(0.0, StopReason.POLICY_ERRORS)) == 0
-    assert given(played(None, StopReason.DEADLINE)) is None
-
-
-def test_each_question_of_the_policys_costs_its_price() -> None:
-    given = training_reward("price", price=0.05).reward
-    assert given(played(0.7, StopReason.AGREED, 0)) == 0.7
-    assert given(played(0.7, StopReason.AGREED, 3)) == pytest.approx(0.55)
-    assert given(played(0.0, StopReason.MAX_TURNS, 2)) == pytest.approx(-0.1)
-    assert given(played(None, StopReason.PARTNER_FAILED, 2)) is None
-
-
 def test_price_drawn_per_game_applies_to_its_dialogues() -> None:
     drawn = training_reward("price", price=[0.0, 0.01, 0.05])
     games = [replace(played(0.7, StopReason.AGREED, 2), game_id=f"game {number}") for number in range(300)]
@@ -84,13 +64,6 @@ def test_training_reward_by_a_dotted_path_gives_what_it_says() -> None:
     assert made(batch(), 0).rewards == [0.85, 0.85, None, *[0.85] * 5]
 
 
-def test_zeros_may_be_shuffled_too() -> None:
-    rewards, groups = [0.0, 0.2, None, 0.4, 0.0, 0.6], ["a"] * 4 + ["b"] * 2
-    results = [shuffled(rewards, groups, seed, zeros=True) for seed in range(20)]
-    assert all(result[2] is None and sorted(result[4:]) == [0.0, 0.6] for result in results)  # type: ignore[type-var]
-    assert {result[0] for result in results} == {0.0, 0.2, 0.4}
-
-
 def test_shuffled_keeps_group_rewards_and_failures() -> None:
     rewards = [0.1, 0.2, None, 0.4, 0.0, 0.6, 0.7, 0.8]
     groups = ["a"] * 4 + ["b"] * 4
@@ -101,6 +74,9 @@ def test_shuffled_keeps_group_rewards_and_failures() -> None:
         assert sorted(r for r in result[:4] if r is not None) == [0.1, 0.2, 0.4]
         assert sorted(result[4:]) == rewards[4:]
     assert any(shuffled(rewards, groups, seed) != rewards for seed in range(5))
+    zeros = [shuffled(rewards, groups, seed, zeros=True) for seed in range(20)]
+    assert all(result[2] is None and sorted(result[4:]) == rewards[4:] for result in zeros)  # type: ignore[type-var]
+    assert {result[4] for result in zeros} == set(rewards[4:])
 
 
 def batch() -> list[Dialogue]:
@@ -139,3 +115,21 @@ def test_published_runs_are_shuffled_as_they_were() -> None:
         generator, draws = torch.Generator().manual_seed(seed), np.random.RandomState(seed)
         for size in (8, 0, 1, 2, 8, 16, 700):
             assert permutation(size, draws) == torch.randperm(size, generator=generator).tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "played_out", "paid"),
+    [
+        ("game", {}, (0.7, "agreed", 3), 0.7),
+        *(("agreed", {}, (reward, "agreed", 0), 1.0) for reward in (0.4, 1.0)),
+        *(("agreed", {}, (0.0, reason, 0), 0.0) for reason in ("max_turns", "policy_errors")),
+        *(("price", {"price": 0.05}, (0.7, "agreed", asked), 0.7 - 0.05 * asked) for asked in (0, 3)),
+        ("price", {"price": 0.05}, (0.0, "max_turns", 2), -0.1),
+        *((name, {}, (None, "partner_failed", 2), None) for name in ("game", "agreed")),
+        ("price", {"price": 0.05}, (None, "deadline", 2), None),
+    ],
+)
+def test_training_reward_of_one_dialogue(name: str, arguments: Any, played_out: Any, paid: float | None) -> None:
+    reward, reason, questions = played_out
+    found = training_reward(name, **arguments).reward(played(reward, StopReason(reason), questions))
+    assert found == (paid if paid is None else pytest.approx(paid))

@@ -31,6 +31,20 @@ SMALL = {
 }
 
 
+# Stands for a Python that finds no slime and prints one flag: what is left is the script's own part.
+_NO_PYTHON = """#!/bin/sh
+case "$*" in *--print-flags*) echo "--seed 0" ;; *slime.job*) echo ;; esac
+"""
+
+
+def without_python(cluster: Cluster, model: object) -> Cluster:
+    """Returns the node with a stand-in for the script's Python."""
+    python = cluster.folder / "bin" / "python"
+    python.write_text(_NO_PYTHON)
+    python.chmod(0o755)
+    return Cluster(cluster.folder, cluster.slime, cluster.environment | {"PYTHON": str(python), "MODEL": str(model)})
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> Cluster:
     return Cluster.build(tmp_path / "node")

@@ -9,26 +9,26 @@ from pathlib import Path
 
 import pytest
 
-from slim_rl.config import load_config
 from tests.fakes.cluster import MODELS, Cluster, known_flags, write_model
 from tests.fakes.upstream import NO_SLIME, slimes
-from tests.scripts.matching_setup import REPOSITORY, SCRIPT, command_of, dry_run, flags_of, launch, one_sentence
+from tests.scripts.matching_setup import (
+    SCRIPT,
+    command_of,
+    dry_run,
+    flags_of,
+    launch,
+    one_sentence,
+    without_python,
+)
 
 NUMBERS = ["NUM_GPUS", "NUM_NODES", "TP", "ENGINE_GPUS", "ROLLOUT_GPUS", "RAY_PORT"]
 COMMAND = "PPID[$(touch executed)0]"  # bash's arithmetic would run it
-# Stands for a Python that finds no slime and prints one flag: what is left is the script's own part.
-_NO_PYTHON = """#!/bin/sh
-case "$*" in *--print-flags*) echo "--seed 0" ;; *slime.job*) echo ;; esac
-"""
 
 
 @pytest.fixture
 def alone(cluster: Cluster) -> Cluster:
     """A node on which the script runs without its Python."""
-    python = cluster.folder / "bin" / "python"
-    python.write_text(_NO_PYTHON)
-    python.chmod(0o755)
-    return Cluster(cluster.folder, cluster.slime, cluster.environment | {"PYTHON": str(python), "MODEL": "a/Qwen3-4B"})
+    return without_python(cluster, "a/Qwen3-4B")
 
 
 @pytest.mark.parametrize(
@@ -49,20 +49,15 @@ def test_every_flag_is_slimes_and_stands_once(cluster: Cluster, tmp_path: Path, 
 
 
 def test_every_flag_of_an_asynchronous_run_is_slimes(cluster: Cluster, model: Path) -> None:
-    words = command_of(dry_run(cluster, "--set", "train.kl_coef=0.01", MODEL=model, ASYNC=1, NUM_NODES=2))
-    flags = flags_of(words)
+    own = ["--lr", "3e-6", "--train-env-vars", '{"A": "b c"}', "--weight-decay=0"]
+    words = command_of(dry_run(cluster, "--set", "train.kl_coef=0.01", *own, MODEL=model, ASYNC=1, NUM_NODES=2))
+    assert words[-len(own) :] == own and json.loads(words[-2]) == {"A": "b c"}, "the user's come last"
+    flags = flags_of(words[: -len(own)])
     assert words[4].endswith("train_async.py")
     assert set(flags) <= known_flags()
     assert "--colocate" not in flags
     assert (flags["--actor-num-gpus-per-node"], flags["--rollout-num-gpus"]) == (["4"], ["4"])
     assert "--eval-interval" in flags
-
-
-def test_users_flags_come_last(cluster: Cluster, model: Path) -> None:
-    own = ["--lr", "3e-6", "--train-env-vars", '{"A": "b c"}', "--weight-decay=0"]
-    words = command_of(dry_run(cluster, *own, MODEL=model))
-    assert words[-len(own) :] == own
-    assert json.loads(words[-2]) == {"A": "b c"}
 
 
 def test_model_by_its_name_on_the_hub(cluster: Cluster, tmp_path: Path) -> None:
@@ -179,11 +174,3 @@ def test_help_is_the_scripts_header(alone: Cluster) -> None:
     for name in (*NUMBERS, "MODEL", "SAVE_DIR", "ASYNC", "COLOCATE", "SLIME_DIR", "--dry-run"):
         assert name in done.stdout
     assert os.access(SCRIPT, os.X_OK) and "eval " not in SCRIPT.read_text()
-
-
-def test_offline_config_is_the_same_with_the_scripted_partner() -> None:
-    online, offline = (
-        load_config(REPOSITORY / "configs" / f"{name}.yaml") for name in ("matching", "matching_offline")
-    )
-    assert offline.partner.kind == "shy"
-    assert offline.model_copy(update={"partner": online.partner}) == online

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import signal
 import stat
 import subprocess
@@ -20,7 +22,17 @@ from slim_rl.config import load_config
 from slim_rl.dialogue.games_file import read_rows
 from tests.fakes.cluster import Cluster
 from tests.paths import ROOT
-from tests.scripts.matching_setup import REPOSITORY, SCRIPT, SMALL, flags_of, launch, one_sentence, print_flags, printed
+from tests.scripts.matching_setup import (
+    GIVEN,
+    REPOSITORY,
+    SCRIPT,
+    SMALL,
+    flags_of,
+    launch,
+    one_sentence,
+    print_flags,
+    printed,
+)
 
 
 def test_launch_makes_what_is_missing_and_cleans_up(cluster: Cluster, model: Path, small: Path) -> None:
@@ -162,14 +174,6 @@ def test_a_trained_run_starts_nothing(cluster: Cluster, model: Path, small: Path
     assert "resumes" not in done.stderr and cluster.calls == []
 
 
-def test_a_folder_that_cannot_be_made_is_one_sentence(cluster: Cluster, model: Path, small: Path) -> None:
-    (cluster.folder / "file").touch()
-    folder = cluster.folder / "file" / "run"
-    assert str(cluster.folder / "file") in one_sentence(
-        print_flags(cluster, dry=False, MODEL=model, CONFIG=small, SAVE_DIR=folder)
-    )
-
-
 def test_slim_rl_train_runs_the_script(cluster: Cluster, model: Path, small: Path) -> None:
     def train(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "slim_rl", "train", str(small), "--backend", "slime", *words]
@@ -194,34 +198,6 @@ def test_variables_of_the_job_are_those_it_needs(small: Path, monkeypatch: pytes
 
 
 ELSEWHERE = {"RAY_ADDRESS": "http://head:8265", "OPENAI_API_KEY": ""}
-NO_KEY = "No key for https://api.openai.com/v1. Set the environment variable OPENAI_API_KEY"
-NO_CASSETTE = ["partner.openai.cassette=none.sqlite", "partner.openai.cassette_mode=replay"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "changes", "variables", "says"),
-    [
-        ("openai", [], {"OPENAI_API_KEY": ""}, NO_KEY),
-        (
-            "openai",
-            ["partner.openai.prompt=none.md"],
-            {"OPENAI_API_KEY": "sk-x"},
-            "prompt {folder}/none.md: No such file",
-        ),
-        ("openai", NO_CASSETTE, {}, "The cassette {folder}/none.sqlite does not exist"),
-        ("openai", NO_CASSETTE, ELSEWHERE, "The cassette {folder}/none.sqlite does not exist"),
-        ("yoked", ["partner.args.replay=none"], {}, "There is no dialogue log {folder}/none"),
-    ],
-)
-def test_partner_problems_stop_the_launch_before_costs(
-    cluster: Cluster, model: Path, small: Path, kind: str, changes: list[str], variables: dict[str, str], says: str
-) -> None:
-    words = [f"--set={change}" for change in (*changes, f"partner.kind={kind}")]
-    run = cluster.folder / "run"
-    done = print_flags(cluster, *words, MODEL=model, CONFIG=small, dry=False, **variables)
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    assert says.format(folder=cluster.folder) in done.stderr.splitlines()[-1]
-    assert cluster.calls == [] and not run.exists()
 
 
 def test_on_another_cluster_the_key_may_be_its_own(cluster: Cluster, model: Path, small: Path) -> None:
@@ -236,3 +212,59 @@ def test_on_another_cluster_the_key_may_be_its_own(cluster: Cluster, model: Path
     )
     # its workers start in another folder
     assert partner.openai.cassette == cluster.folder / "answers.sqlite"
+
+
+# -- the flags that depend on the config (`slim-rl train CONFIG --backend slime --print-flags`), and what is refused
+
+
+def test_a_step_of_selfplay_is_one_update_of_both_seats(cluster: Cluster, model: Path) -> None:
+    flags = printed(print_flags(cluster, "--set=partner.kind=self", "--set=train.steps=9", MODEL=model))
+    assert (flags["--rollout-batch-size"], flags["--n-samples-per-prompt"]) == (["32"], ["8"])
+    assert (flags["--global-batch-size"], flags["--lr-decay-iters"]) == (["512"], ["9"])
+
+
+def test_a_converted_checkpoint_is_the_start(cluster: Cluster, model: Path) -> None:
+    done = print_flags(cluster, MODEL=model, TORCH_DIST="mine", WANDB_API_KEY="w-secret")
+    flags = printed(done)
+    assert "--use-wandb" in flags and "w-secret" not in done.stdout + done.stderr, "slime logs every argument"
+    assert (flags["--ref-load"], flags["--hf-checkpoint"]) == ([str(cluster.folder / "mine")], [str(model)])
+
+
+# --------------------------------------------------------------------------------------------------------------- sizes
+
+
+def test_a_short_runs_warm_up_is_shortened(cluster: Cluster, model: Path, tmp_path: Path) -> None:
+    config = tmp_path / "wsd.yaml"
+    train = {**SMALL["train"], "lr_schedule": "wsd", "lr_decay_steps": 10, "warmup_steps": 10}  # type: ignore[dict-item]
+    config.write_text(yaml.safe_dump({"slim_rl": {**SMALL, "train": train}}))
+    done = print_flags(cluster, "--set=train.steps=10", MODEL=model, CONFIG=config)
+    flags = printed(done)
+    assert (flags["--lr-warmup-iters"], flags["--lr-wsd-decay-iters"]) == (["5"], ["5"])
+    assert "train.steps 10 is too few for a warm-up of 10 and a decay of 10" in done.stderr
+
+
+# ------------------------------------------------------------------------------------------------------------ refusals
+
+
+def test_keys_of_plug_ins_beside_ours_are_checked(cluster: Cluster, model: Path, tmp_path: Path) -> None:
+    config = tmp_path / "beside.yaml"
+    config.write_text(yaml.safe_dump({"slim_rl": SMALL, "train": {"steps": 7}}))
+    told = one_sentence(print_flags(cluster, MODEL=model, CONFIG=config))
+    assert f"{config}: 'train' stands beside 'slim_rl', where it has no effect" in told
+
+
+REFUSALS = (ROOT / "tests" / "scripts" / "refusals.txt").read_text(encoding="utf-8").replace("ROOT", str(ROOT))
+
+
+@pytest.mark.parametrize("line", REFUSALS.splitlines())
+def test_what_cannot_start_is_one_sentence_before_it_costs(cluster: Cluster, model: Path, line: str) -> None:
+    """Each line: variables, changes of the config and flags => what the sentence says."""
+    words, _, says = line.replace("FOLDER", str(cluster.folder)).partition(" => ")
+    (cluster.folder / "calls-is-a-file").touch()
+    given = shlex.split(words)
+    variables = dict(word.split("=", 1) for word in given if re.match("[A-Z_]+=", word))
+    changes = [word for word in given if word.startswith("--set=")]
+    own = [word for word in given if word not in changes and not re.match("[A-Z_]+=", word)]
+    done = print_flags(cluster, *changes, given=[*GIVEN, *own], dry=False, **{"MODEL": model} | variables)
+    assert says in one_sentence(done)
+    assert cluster.calls == [] and not (cluster.folder / "run").exists()
