@@ -20,7 +20,8 @@ Overrides = Annotated[
 Backend = Annotated[str | None, typer.Option(help="trl, slime or verl; the config's by default")]
 Workers = Annotated[int, typer.Option(min=1, help="processes that generate games, the same for any number")]
 Human = Annotated[
-    Path | None, typer.Option("--human", "--references", help="DialOp's optimization.jsonl, to compare with people")
+    Path | None,
+    typer.Option("--human", "--references", exists=True, help="DialOp's optimization.jsonl, to compare with people"),
 ]
 Logs = Annotated[
     list[Path] | None, typer.Argument(metavar="LOG", help="dialogue logs, or folders of them", show_default=False)

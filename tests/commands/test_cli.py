@@ -81,6 +81,7 @@ def test_a_file_that_is_no_config_is_one_sentence(slim_rl, tmp_path, content, sa
         ("--num-games 0", "--num-games"),
         ("--num-games many", "--num-games"),
         ("--num-games", "requires an argument"),
+        ("--human nope", "'nope' does not exist"),
         ("--bogus", "No such option: --bogus; slim-rl evaluate --help lists the options."),
     ],
 )
