@@ -35,10 +35,13 @@ def write(folder: Path, make_dialogue: MakeDialogue, name: str = "a") -> Path:
     return folder
 
 
-def test_a_log_says_what_made_it_and_the_report_says_it_again(tmp_path: Path, make_dialogue: MakeDialogue) -> None:
+def test_a_log_says_what_made_it_and_the_report_says_it_again(
+    tmp_path: Path, make_dialogue: MakeDialogue, called: Callable[..., None]
+) -> None:
+    called("bin/slim-rl", "train", "a.yaml")
     write(write(tmp_path / "log", make_dialogue), make_dialogue, "b")
     (entry,) = provenance.read(tmp_path / "log")
-    assert entry["command"].startswith(Path(sys.argv[0]).name) and entry["packages"]["numpy"]
+    assert entry["command"] == "slim-rl train a.yaml" and entry["packages"]["numpy"]
     assert entry["machine"]["cores"] >= 1 and entry["machine"]["processor"]
     summary = analyze([tmp_path / "log"], tmp_path / "plots")
     assert summary.results["provenance"] == [entry]
