@@ -96,7 +96,7 @@ def test_show_selects_by_columns_and_prints_kinds(log_dir: Path, capsys: pytest.
         return capsys.readouterr().out
 
     found = shown("side == 'high' and position > 0 and questions > 1")
-    assert f"of {GAMES * (STEPS + 2)} dialogues" in found and "policy> Is it odd?   (parity, 12 tokens)" in found
+    assert f"of {GAMES * (STEPS + 2)} dialogues" in found and "policy> Is it odd?   (parity, 11 tokens)" in found
     assert set(re.findall(r"policy> (\d+)", found)) <= {"3", "4"}
     assert f"0 of {GAMES * (STEPS + 2)} dialogues" in shown("position > 4")
 
