@@ -19,7 +19,7 @@ export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
 export NO_MKDOCS_2_WARNING ?= 1
 unexport PYTHONDONTWRITEBYTECODE# containers often set it: then each of the tests' hundred Pythons would compile slim_rl
-.PHONY: run run-slime test test-others test-verl test-adapters test-slime first-hour check docs format bench qwen clean lock help
+.PHONY: run run-slime test test-others test-verl test-adapters test-slime first-hour check docs format bench qwen qwen-slime clean lock help
 
 ## train a tiny Qwen on a CPU against the shy partner, then make its report
 run: $(VENV)/local
@@ -76,20 +76,20 @@ format: $(VENV)/dev
 ## ratios of speed to plain ways of doing the same
 bench: $(VENV)/dev
 	for file in benchmarks/bench_*.py; do echo "== $$file"; PYTHONPATH=tools $(BIN)/python $$file || exit 1; done
-
 ## a Qwen of 0.5B, or QWEN=DIR: warm start, gate, GRPO, report; hours
-qwen: $(VENV)/local
-	$(if $(QWEN),mkdir -p build; test -e build/qwen || ln -s $(realpath $(QWEN)) build/qwen)
-	$(if $(QWEN),test build/qwen -ef $(QWEN) || { echo "build/qwen is another model; remove it and build/qwen_start."; exit 1; })
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/slim-rl lab run analysis/qwen
+qwen qwen-slime: $(VENV)/local
+	$(if $(QWEN),mkdir -p build; test -e build/qwen || ln -s $(realpath $(QWEN)) build/qwen; \
+	  test build/qwen -ef $(QWEN) || { echo "build/qwen is another model; remove it and build/qwen_start."; exit 1; })
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/slim-rl lab run analysis/$(subst -,_,$@)
+## the same by slime, Megatron-LM and SGLang on a CPU, with all weights
+qwen-slime: $(SLIME)/installed
 
 ## remove environments, runs, plots and caches
 clean:
 	rm -rf $(VENV) $(ADAPTERS) $(OPENENV) dist runs plots build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
-
 ## list these
 help:
-	@awk '/^## /{if (!about) about = substr($$0, 4); next} /^[a-z0-9-]+:/{if (about) printf "%-14s %s\n", $$1, about} {about = ""}' $(MAKEFILE_LIST)
+	@awk '/^## /{if (!about) about = substr($$0, 4); next} /^[a-z0-9 -]+:/{if (about) printf "%-14s %s\n", $$1, about} {about = ""}' $(MAKEFILE_LIST)
 
 $(VENV)/torch: constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

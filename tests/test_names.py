@@ -35,7 +35,7 @@ TREES = "slim_rl|scripts|docs|configs|examples|tools|tests|environments|benchmar
 ROOMS = "analysis|backends|commands|config|dialogue|games|lab|partners|policies|statistics"  # of slim_rl
 OTHERS_FILES = r"scripts/(?:models/|run-)|tools/convert_|.*\b[A-Z]+\b"  # of slime, and NAME.py
 FILE = r"\.(?:py|sh|md|ipynb|yaml|toml|css|png)$"  # suffixes of files in the repository
-MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
+TARGETS = set(" ".join(re.findall(r"^([a-z][a-z -]*):", (ROOT / "Makefile").read_text("utf-8"), re.M)).split())
 
 
 @cache
@@ -117,9 +117,7 @@ def gone_in_code(line: str) -> Iterator[str]:
         )
     if re.match(r"--|(?:\w+=\S* )*scripts/|python \S*train\.py", line):
         yield from set(re.findall(options, line)) - all_options()
-    yield from (
-        f"make {each}" for each in re.findall(r"(?:^|&& )make ([a-z][a-z-]*)", line) if f"\n{each}:" not in MAKEFILE
-    )
+    yield from (f"make {each}" for each in re.findall(r"(?:^|&& )make ([a-z][a-z-]*)", line) if each not in TARGETS)
     for key in re.findall(rf"(?<![\w./-])((?:{'|'.join(Config.model_fields)})(?:\.\w+)+)(?![\w(])", line):
         if not re.match(OF_OTHERS, key) and not re.search(FILE, key) and not is_key(key):
             yield key

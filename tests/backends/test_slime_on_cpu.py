@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 import torch
-from slime_cpu import flags, precision, progress, run, server, sources
+from slime_cpu import flags, precision, progress, room, run, server, sources
+from slime_cpu.architecture import architecture
 from slime_cpu.environment import of_the_script
 
 from slim_rl.backends.slime import flags as flags_of_slime
@@ -25,20 +26,39 @@ from slim_rl.backends.slime.launch import missing
 from slim_rl.config import load_config
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.errors import ConfigError, SlimError
-from slim_rl.files import read_object
 from tests.backends.paid_batch import dialogues
+from tests.fakes.upstream import NO_SLIME, slimes
 from tests.paths import ROOT
 
 SITE = ROOT / "tools" / "slime_cpu" / "site"
 
 
-@pytest.mark.parametrize("model", ["warmstart", "warmstart_selfplay"])
-def test_the_small_models_have_a_script_of_their_shape(model: str) -> None:
-    script = of_the_script(ROOT, ROOT)["MODEL_SCRIPT"]
-    printed = subprocess.check_output(["bash", "-euc", f'source {script} && echo "${{MODEL_ARGS[@]}}"'], text=True)
-    shape, found = read_object(ROOT / "data" / model / "config.json"), flags_of_slime.parse_flags(printed.split())
-    names = {"--hidden-size": "hidden_size", "--num-layers": "num_hidden_layers", "--vocab-size": "vocab_size"}
-    assert {flag: found[flag] for flag in names} == {flag: [str(shape[name])] for flag, name in names.items()}
+def test_a_model_has_the_flags_of_its_shape() -> None:
+    script = of_the_script(ROOT, ROOT)
+    variables = script | {"PYTHON": sys.executable, "MODEL": str(ROOT / "data" / "warmstart")}
+    sourced = ["bash", "-euc", f'source {script["MODEL_SCRIPT"]} && echo "${{MODEL_ARGS[@]}}"']
+    found = flags_of_slime.parse_flags(subprocess.check_output(sourced, env=variables, text=True).split())
+    assert found == flags_of_slime.parse_flags(_QWEN3.split())
+
+
+_QWEN3 = """--swiglu --num-layers 4 --hidden-size 128 --ffn-hidden-size 384 --num-attention-heads 4 --group-query-attention --num-query-groups 2
+    --kv-channels 32 --use-rotary-position-embeddings --rotary-base 10000 --disable-bias-linear --normalization RMSNorm --norm-epsilon 1e-06
+    --vocab-size 640 --qk-layernorm"""
+_QWEN2 = {"model_type": "qwen2", "num_hidden_layers": 24, "hidden_size": 896, "intermediate_size": 4864, "num_attention_heads": 14,
+    "num_key_value_heads": 2, "rms_norm_eps": 1e-06, "vocab_size": 151936, "rope_theta": 1e6, "tie_word_embeddings": True}  # fmt: skip
+
+
+def test_qwen2_has_the_flags_of_slimes_own_file() -> None:
+    if not (found := slimes()):
+        pytest.skip(NO_SLIME)
+    own = found[0] / "scripts" / "models" / "qwen2.5-0.5B.sh"
+    printed = subprocess.check_output(["bash", "-euc", f'source {own} && echo "${{MODEL_ARGS[@]}}"'], text=True)
+    written = flags_of_slime.parse_flags(printed.replace("1e-6", "1e-06").split())
+    made = flags_of_slime.parse_flags(flags_of_slime.words(architecture(_QWEN2)))
+    assert made == written | {"--kv-channels": ["64"]}, "which is Megatron's default"
+    assert "--untie-embeddings-and-output-weights" in architecture(_QWEN2 | {"tie_word_embeddings": False})
+    with pytest.raises(ConfigError, match="model_type is llama"):
+        architecture({"model_type": "llama"})
 
 
 @pytest.mark.parametrize(
@@ -58,8 +78,14 @@ def test_what_it_cannot_do_is_said_first(change: str, nodes: str, told: str, mon
         run.check(load_config(ROOT / "configs" / "matching_local.yaml", [change]))
 
 
-def test_megatron_and_sglang_compute_in_one_precision() -> None:
-    assert flags.precision({}) == "float32" and flags.precision({"--sglang-dtype": ["bfloat16"]}) == "bfloat16"
+def test_megatron_and_sglang_compute_in_one_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flags, "CPU", tmp_path / "cpuinfo")
+    config = load_config(ROOT / "configs" / "qwen_local.yaml")
+    for features, dtype in (("avx2 avx512f", "float32"), ("avx512_bf16", "bfloat16"), ("avx2 amx_bf16", "bfloat16")):
+        flags.CPU.write_text(f"flags\t\t: fpu {features}\n")
+        assert flags.precision(config, {}) == dtype, features
+    assert flags.precision(config.changed(policy={"dtype": "float32"}), {}) == "float32"
+    assert flags.precision(config, {"--sglang-dtype": ["float32"]}) == "float32", "the user's own flag"
     for asked, dtype in (("auto", torch.float32), ("bfloat16", torch.bfloat16)):
         args = Namespace(sglang_dtype=asked, params_dtype=torch.bfloat16, slim_rl={"train": {"threads": 2}})
         before = torch.get_num_threads()
@@ -67,7 +93,30 @@ def test_megatron_and_sglang_compute_in_one_precision() -> None:
         assert (args.params_dtype, torch.get_num_threads()) == (dtype, 2)
         torch.set_num_threads(before)
     with pytest.raises(ConfigError, match="float32 or bfloat16"):
-        flags.precision({"--sglang-dtype": ["float16"]})
+        flags.precision(config, {"--sglang-dtype": ["float16"]})
+
+
+def test_a_machine_too_small_for_a_model_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tiny, weights = ROOT / "data" / "warmstart", 869_760
+    assert room.count_weights(tiny) == weights
+    memory = {"available": 3 << 30}
+    monkeypatch.setattr(room.psutil, "virtual_memory", lambda: Namespace(**memory))
+    monkeypatch.setattr(room.psutil, "disk_usage", lambda path: Namespace(free=40 * weights - 1))
+    (tmp_path / "run").mkdir()
+    with pytest.raises(
+        SlimError, match=r"takes 2\.0 GiB of memory and 0\.0 GB of disk, but 3\.0 GiB and 0\.0 GB are free; end"
+    ):
+        room.check(tiny, tmp_path / "run")
+    (tmp_path / "run" / "checkpoint").write_text("1")  # whose place the next one takes
+    room.check(tiny, tmp_path / "run")
+    monkeypatch.setattr(room, "count_weights", lambda model: 494_032_768)
+    monkeypatch.setattr(room.psutil, "disk_usage", lambda path: Namespace(free=10**11))
+    with pytest.raises(
+        SlimError, match=r"Training 494 million weights takes 20\.4 GiB of memory and 19\.8 GB of disk, but 3\.0 GiB"
+    ):
+        room.check(tiny, tmp_path / "new")
+    memory["available"] = 21 << 30
+    room.check(tiny, tmp_path / "new")
 
 
 @pytest.mark.parametrize(
@@ -108,12 +157,33 @@ def test_a_step_is_told_when_its_dialogues_are_logged(
     log(0)
     log(1, upto=3)
     calls: list[None] = []
-    with progress.told(path, dialogues=8, done=0, after=lambda: calls.append(None)):
+    output = tmp_path / "slime.log"
+    output.write_text("perf 0: {'perf/train_time': 9.0}\n")  # of an earlier start
+    with progress.told(path, output, dialogues=8, done=0, after=lambda: calls.append(None)):
         assert heard() == []
         log(1)
         assert heard() == ["slim-rl: step    1"]
         log(2)
     assert heard() == ["slim-rl: step    2"] and len(calls) == 3, "after each step, and at the end"
+
+
+def test_a_step_is_told_where_its_seconds_went(tmp_path: Path) -> None:
+    """By lines as slime prints them, of two processes; the last is still being written."""
+    output = tmp_path / "slime.log"
+    read = progress.seconds(output)
+    assert list(read()) == []
+    with output.open("a") as file:
+        file.write(
+            "[a] perf 3: {'rollout/x': 1, 'perf/rollout_time': 4.51, 'perf/longest_sample_tokens_per_sec': np.float64(7.5)}\n"
+        )
+        file.write("[b] perf 3: {'perf/save_model_time': 5.7, 'perf/update_weights_time': 0.12, 'perf/actor_train_time': 1.9, "
+            "'perf/train_time': np.float64(2.96), 'perf/step_time': 13.3}\n[a] perf 4: {'perf/rollout_time': 4.0}\n")  # fmt: skip
+        file.write("[b] perf 4: {'perf/train_time': 2.0")
+        file.flush()
+        assert list(read()) == ["step    3: 4.5 s playing, 3.0 s training, 0.1 s new weights, 5.7 s saving"]
+        file.write(", 'perf/update_weights_time': 0.1}\n")
+        file.flush()
+    assert list(read()) == ["step    4: 4.0 s playing, 2.0 s training, 0.1 s new weights"]
 
 
 _STAND_INS = {  # an SGLang that answers, a Ray that is none, and a slime that stops, with or without an engine

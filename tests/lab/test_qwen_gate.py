@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from slim_rl.backends.slime import launch
+from slim_rl.config import load_config
 from slim_rl.dialogue.log import DialogueLog, annotate
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.games.matching.roster import Roster
@@ -75,13 +77,25 @@ def test_gate_fails_outside_each_bound(messages: list[list[str]], disagreed: int
     assert numbers["shares"]["agreed"]["value"] == pytest.approx(1 - disagreed / 200)
 
 
-def test_gate_names_are_in_no_demonstration() -> None:
+@pytest.mark.parametrize("name", ["qwen", "qwen_slime"])
+def test_gate_names_are_in_no_demonstration(name: str) -> None:
     taught = yaml.safe_load((ROOT / "configs/qwen_local.yaml").read_text())["slim_rl"]["game"]
-    steps = yaml.safe_load((ROOT / "analysis/qwen/experiment.yaml").read_text())["steps"]
-    (gate,) = (step["evaluate"] for step in steps if step.get("evaluate", {}).get("output") == "logs/qwen/gate")
+    steps = yaml.safe_load((ROOT / f"analysis/{name}/experiment.yaml").read_text())["steps"]
+    (gate,) = (step["evaluate"] for step in steps if step.get("evaluate", {}).get("output") == f"logs/{name}/gate")
     unmet = {key: yaml.safe_load(gate["set"][f"game.{key}"]) for key in ("reviewers", "papers")}
     assert gate["games"] == script.GAMES and all(len(set(names)) == 24 for names in unmet.values())
     assert len(set(taught["reviewers"])) == len(set(taught["papers"])) == 300
     for key, names in unmet.items():
         words = {word for name in taught[key] for word in re.findall(r"\w+", name)}
         assert words.isdisjoint(word for name in names for word in re.findall(r"\w+", name)), key
+
+
+def test_slime_trains_at_the_settings_of_its_gate() -> None:
+    steps = yaml.safe_load((ROOT / "analysis/qwen_slime/experiment.yaml").read_text())["steps"]
+    gate, trained = (next(step[name] for step in steps if name in step) for name in ("evaluate", "train"))
+    changes = [f"{key}={json.dumps(value)}" for key, value in trained["set"].items()]
+    config = load_config(ROOT / trained["words"], [*changes, "train.backend=slime"])
+    launch.check(config)  # raises for adapters
+    assert gate["set"]["policy"] == trained["set"]["policy"] == {"top_p": 1, "temperature": 1}
+    assert (config.train.learning_rate, config.train.warmup_steps, config.train.dialogues) == (1e-6, 1, 64)
+    assert len(config.game.reviewers) == 300 and config.policy.model == gate["checkpoint"]

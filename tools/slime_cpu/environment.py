@@ -30,5 +30,5 @@ def of_the_script(slime: Path, megatron: Path) -> dict[str, str]:
     """Returns the environment of scripts/run_matching.sh: the same, with the commands `ray` and `nvidia-smi` replaced."""
     variables = environment(slime, megatron) | {"SLIME_DIR": str(slime), "MEGATRON_DIR": str(megatron), "COLOCATE": "0"}
     variables.pop("CUDA_VISIBLE_DEVICES", None)
-    variables.setdefault("MODEL_SCRIPT", str(_HERE / "models" / "qwen3-1M.sh"))
+    variables.setdefault("MODEL_SCRIPT", str(_HERE / "models" / "of_its_config.sh"))
     return variables | {"PATH": f"{_HERE / 'bin'}{os.pathsep}{variables['PATH']}"}

@@ -16,6 +16,7 @@ _CPU = __package__
 _LOGITS, _COPIES = 0.1, 4  # share of the memory for a pack's logits, and how often they are there in float32
 _SHORTEST = 1024  # tokens of a pack
 _NEVER = 10**6
+CPU = Path("/proc/cpuinfo")
 _FUSED = ("gradient-accumulation", "masked-softmax", "rope", "bias-dropout", "bias-swiglu")  # kernels for GPUs only
 
 MEGATRON: Mapping[str, Any] = {
@@ -29,9 +30,13 @@ MEGATRON: Mapping[str, Any] = {
 }
 
 
-def precision(flags: Flags) -> str:
-    """Returns the dtype that Megatron and SGLang share. Raises ConfigError unless it is float32 or bfloat16."""
-    (asked,) = flags.get("--sglang-dtype") or ["float32"]
+def precision(config: Config, flags: Flags) -> str:
+    """Returns the dtype that Megatron and SGLang share: --sglang-dtype, or policy.dtype where the processor computes in it.
+
+    Raises ConfigError unless it is float32 or bfloat16.
+    """
+    computes = {"avx512_bf16", "amx_bf16"} & set(CPU.read_text(encoding="utf-8").split())
+    (asked,) = flags.get("--sglang-dtype") or [config.policy.dtype if computes else "float32"]
     if asked not in ("float32", "bfloat16"):
         raise ConfigError(
             f"--sglang-dtype is {asked}, but Megatron on a CPU computes in float32 or bfloat16; give one of these."

@@ -32,7 +32,8 @@ from slim_rl.errors import ConfigError, SlimError
 from slim_rl.files import read_object
 from slim_rl.processes import running, signals_end_the_run
 from slim_rl.runs import RunFolder
-from slime_cpu import flags, sources
+from slime_cpu import flags, room, sources
+from slime_cpu.architecture import architecture
 from slime_cpu.environment import environment, of_the_script
 from slime_cpu.progress import told
 from slime_cpu.server import answers, last_lines, starting
@@ -96,13 +97,16 @@ def train(path: Path, config: Config, changes: Sequence[str], slime_flags: Seque
     folder.mkdir(parents=True, exist_ok=True)
     log, parsed = folder / "slime.log", parse_flags(slime_flags)
     model = str(locate_model(config.policy.model, download=False))
+    room.check(Path(model), folder)
     say(f"starting SGLang, Ray, Megatron and slime (output in {log}); the first games are played in a minute or two")
     shape, memory = read_object(Path(model) / "config.json"), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    context = shape.get("max_position_embeddings")
-    arguments = words({**_SGLANG, "--dtype": flags.precision(parsed)})
+    context, dtype = shape.get("max_position_embeddings"), {"--sglang-dtype": flags.precision(config, parsed)}
+    if not os.environ.get("MODEL_SCRIPT"):
+        architecture(shape)  # raises for a model of another family
+    arguments = words({**_SGLANG, "--dtype": dtype["--sglang-dtype"]})
     with starting(model, folder / "sglang.log", arguments, environment(slime, megatron)) as engine:
         ours = words(
-            {**flags.trainer(config, shape["vocab_size"], memory), **flags.engine(engine.url, context, folder)}
+            {**flags.trainer(config, shape["vocab_size"], memory), **flags.engine(engine.url, context, folder), **dtype}
         )
         command = ["bash", str(SCRIPT), *(f"--set={change}" for change in changes), *ours, *slime_flags]
         variables = of_the_script(slime, megatron)
@@ -110,7 +114,7 @@ def train(path: Path, config: Config, changes: Sequence[str], slime_flags: Seque
         played, done = config.train.dialogues * config.seats_trained, last_whole(folder)
         began = log.stat().st_size if log.exists() else 0
         log_file = RunFolder(config, folder).logs / "train.jsonl"
-        steps = told(log_file, played, -1 if done is None else done, partial(keep_last, folder / "hf"))
+        steps = told(log_file, log, played, -1 if done is None else done, partial(keep_last, folder / "hf"))
         with steps, running(command, env=variables) as process:
             engine.wait()  # both start at once: they import for half a minute each
             code = process.wait()
