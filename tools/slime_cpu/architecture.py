@@ -19,12 +19,12 @@ _OWN = {"qwen2": "--add-qkv-bias", "qwen3": "--qk-layernorm"}  # what one has an
 
 def architecture(shape: Mapping[str, Any]) -> dict[str, Any]:
     """Returns flag -> value for the content of a config.json. Raises ConfigError for another family of models."""
-    family, heads = shape.get("model_type"), shape.get("num_attention_heads")
+    family = shape.get("model_type")
     if family not in _OWN:
         raise ConfigError(
             f"The model's model_type is {family}, but slime_cpu knows {' and '.join(_OWN)} only; set MODEL_SCRIPT to a file of slime's scripts/models."
         )
-    assert heads
+    heads = shape["num_attention_heads"]
     return {
         "--swiglu": True,
         "--num-layers": shape["num_hidden_layers"],
