@@ -98,8 +98,8 @@ async def played(games: Games, words: list[str], number: int = 0) -> Dialogue:
 REPLIES: dict[str, tuple[str | None, list[str], StopReason, list[str], int]] = {
     "messages": ('"[message] Hard to say."', [ASK] * 3, StopReason.MAX_TURNS, ["[message] Hard to say."] * 3, 0),
     "acceptance": ('"[accept]"', [PROPOSE], StopReason.AGREED, ["[accept]"], 0),
-    "no tag": ('"It is 60."', [ASK] * 3, StopReason.PARTNER_ERRORS, ["[message] It is 60.", ""], 2),
-    "no end": (None, [ASK], StopReason.PARTNER_ERRORS, [""], 2),
+    "no tag": ('"It is 60."', [ASK] * 3, StopReason.PARTNER_ERRORS, ["[message] It is 60.", ""], 4),
+    "no end": (None, [ASK], StopReason.PARTNER_ERRORS, [""], 4),
 }
 
 
