@@ -358,8 +358,8 @@ def scores_by(believed: NDArray[Any], tables: NDArray[Any]) -> NDArray[Any]:
 
     costs = np.negative(believed, dtype=float, order="C")  # as for `best_assignment`
     games, n, _ = costs.shape
-    columns = [columns for _, columns in map(linear_sum_assignment, costs)]
-    return tables[np.arange(games)[:, None], np.arange(n), np.reshape(columns, (games, n))].sum(axis=1)
+    columns = np.array([columns for _, columns in map(linear_sum_assignment, costs)], int).reshape(games, n)
+    return tables[np.arange(games)[:, None], np.arange(n), columns].sum(axis=1)
 
 
 def total(values: ArrayLike, assignment: Sequence[int]) -> float:

@@ -117,6 +117,8 @@ def test_an_impossible_config_is_refused_in_a_sentence(monkeypatch: pytest.Monke
     with pytest.raises(ConfigError, match=r"None of 1,024 .*p_observed = 1\.0.*lower game\.hardness") as caught:
         list(generate_games(2, MatchingSettings(n=2, p_observed=1.0)))
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value), "as a worker's process hands it on"
+    with pytest.raises(ConfigError, match=r"above 3.0 times"):  # one seat's plan leaves no draw for the other's
+        list(generate_games(1, MatchingSettings(hardness=3)))
 
 
 def test_names_lacking() -> None:
