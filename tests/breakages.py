@@ -49,7 +49,7 @@ FAULTS = {
         "        return dialogue.reward\n",
         "        return dialogue.reward or 0.0\n",
         (
-            "tests/backends/test_slime_rewards.py::test_failed_games_never_shift_a_baseline",
+            "tests/backends/test_slime_batch.py::test_failed_games_never_shift_a_baseline",
             "tests/lab/test_training_reward.py",
         ),
     ),
@@ -264,7 +264,7 @@ FAULTS = {
         "slim_rl/backends/slime/log.py",
         "[fmean(played) if reward is None else reward for reward in rewards]",
         "[reward or 0.0 for reward in rewards]",
-        ("tests/backends/test_slime_metrics.py::test_an_evaluations_average_is_of_the_games_played",),
+        ("tests/backends/test_slime_batch.py::test_an_evaluations_average_is_of_the_games_played",),
     ),
     "failed": Fault(  # verl learns from failed dialogues
         "slim_rl/backends/verl/agent_loop.py",
@@ -300,7 +300,7 @@ FAULTS = {
         "slim_rl/backends/slime/hook.py",
         "Sample.Status.FAILED, 0.0, True",
         "Sample.Status.FAILED, 0.0, False",
-        ("tests/backends/test_slime_hook.py::test_a_broken_game_is_a_failed_sample",),
+        ("tests/backends/test_slime_hook.py::test_what_fails_fails_the_sample_and_nothing_else",),
     ),
     "reference": Fault(  # a resumed run of slime's plays with the reference's weights
         "slim_rl/backends/slime/driver.py",

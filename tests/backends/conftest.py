@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +41,15 @@ def whole(warm_start: Path, tmp_path_factory: pytest.TempPathFactory) -> Result:
 
     folder = shutil.copytree(warm_start, tmp_path_factory.mktemp("whole"), dirs_exist_ok=True)
     return train(make_config(folder, "whole"))
+
+
+@pytest.fixture
+def server(tokenizer: Any) -> Iterator[Any]:
+    """An SGLang server whose model asks three times and then proposes."""
+    from tests.backends.slime_setup import serve
+
+    with serve(tokenizer) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

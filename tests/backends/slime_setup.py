@@ -13,22 +13,17 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-import httpx
-import pytest
-
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.state import MatchingSettings
-from tests.fakes.openai_server import OpenAIServer
 from tests.fakes.sglang_server import SGLangServer
 from tests.fakes.upstream import import_slime
 
 import_slime()
 
-from slime.rollout import sglang_rollout  # noqa: E402
 from slime.utils import http_utils  # noqa: E402
 from slime.utils.misc import SingletonMeta  # noqa: E402
 from slime.utils.types import Sample  # noqa: E402
@@ -108,35 +103,16 @@ def sampling_params(args: Namespace, **more: Any) -> dict[str, Any]:
     return sampling | usual | {"skip_special_tokens": False, "spaces_between_special_tokens": False, **more}
 
 
-async def close() -> None:
-    """Forgets what the running event loop's dialogues share."""
-    from slim_rl.backends.slime.context import _contexts
-
-    _contexts.pop(asyncio.get_running_loop(), None)
-
-
 def run(args: Namespace, work: Coroutine[Any, Any, Any]) -> Any:
     """Runs `work` on a new event loop, with slime's process-wide state as at its start."""
     SingletonMeta._instances.clear()
     http_utils._http_client = None
     http_utils.init_http_client(args)
-
-    async def whole() -> Any:
-        try:
-            return await work
-        finally:
-            await close()
-
-    return asyncio.run(whole())
-
-
-def state(args: Namespace) -> Any:
-    return sglang_rollout.GenerateState(args)
+    return asyncio.run(work)
 
 
 def serve(tokenizer: Any, **settings: Any) -> SGLangServer:
-    questions = settings.pop("questions", 3)
-    return SGLangServer(Talker(tokenizer, questions), **settings)
+    return SGLangServer(Talker(tokenizer), **settings)
 
 
 def check_invariant(sample: Sample) -> None:
@@ -151,12 +127,6 @@ def check_invariant(sample: Sample) -> None:
 Status = Sample.Status
 
 
-@pytest.fixture
-def server(tokenizer: Any):  # type: ignore[no-untyped-def]
-    with serve(tokenizer) as running:
-        yield running
-
-
 async def play_group(args: Any, group: list[Sample], evaluation: bool = False, **params: Any) -> list[Any]:
     """As slime plays a group: side by side, each with a copy of the parameters (in evaluation: all with the same dict)."""
     shared = sampling_params(args, **params)
@@ -167,34 +137,3 @@ async def play_group(args: Any, group: list[Sample], evaluation: bool = False, *
 
 def record(sample: Sample) -> Dialogue:
     return Dialogue.from_dict(sample.metadata["dialogue"])
-
-
-async def play_and_abort(args: Any, server: SGLangServer, group: list[Sample], after_requests: int) -> list[Any]:
-    """Calls the rollout off as slime does: the flag first, then the engine, then wait for all."""
-    tasks = await _begun(args, server, group, after_requests)
-    state(args).aborted = True
-    async with httpx.AsyncClient() as client:
-        await client.post(f"{server.url}/abort_request", json={"abort_all": True})
-    return await asyncio.gather(*tasks)
-
-
-async def play_and_cancel(args: Any, server: SGLangServer, group: list[Sample], after_requests: int) -> list[Any]:
-    """Calls the rollout off by cancelling what plays it, as slime does from v0.3.2 on."""
-    tasks = await _begun(args, server, group, after_requests)
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
-    assert all(task.cancelled() for task in tasks)
-    return group
-
-
-async def _begun(args: Any, server: SGLangServer, group: list[Sample], after_requests: int) -> list[asyncio.Task[Any]]:
-    tasks = [asyncio.create_task(generate(args, sample, sampling_params(args))) for sample in group]
-    await server.received(after_requests)
-    return tasks
-
-
-def remote(partner: OpenAIServer, **more: Any) -> dict[str, Any]:
-    """A config with a partner behind an endpoint."""
-    openai = {"model": partner.model, "base_url": partner.url, **more}
-    return {"partner": {"kind": "openai", "openai": openai}}

@@ -20,9 +20,7 @@ from tests.fakes.sglang_server import Faults
 from tests.fakes.upstream import NO_MEGATRON, NO_SLIME, megatrons, slimes
 from tests.paths import ROOT
 
-from tests.backends.slime_setup import Sample, make_args, make_group, play_group, run, serve, server  # isort: skip  (skips without slime)
-
-__all__ = ["server"]  # a fixture
+from tests.backends.slime_setup import Sample, make_args, make_group, play_group, run, serve  # isort: skip  (skips without slime)
 
 PAGE = ROOT / "docs" / "reference" / "slime-hook.md"
 

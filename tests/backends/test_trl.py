@@ -1,4 +1,4 @@
-"""GRPO through the real TRL: dialogues in the order of its prompts, failed ones without a say, resumption to the bit."""
+"""GRPO through the real TRL: dialogues in the order of its prompts, failed ones without a say, what is paid, resumption to the bit."""
 
 from __future__ import annotations
 
@@ -11,68 +11,40 @@ import pytest
 pytest.importorskip("trl")
 import torch
 
+from slim_rl import train
 from slim_rl.backends import Result
 from slim_rl.backends.trl import run as local
 from slim_rl.backends.trl.arguments import grpo_arguments
 from slim_rl.backends.trl.checkpoints import last_whole_checkpoint
 from slim_rl.backends.trl.rollouts import Rollouts, loss_mask
+from slim_rl.config import parse_config
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.errors import DataError, SlimError
 from slim_rl.policies.transformers import load_model
-from tests.backends.trl_setup import (
-    Unreliable,
-    batch,
-    checkpoints,
-    everything,
-    make_config,
-    make_rollouts,
-    metrics,
-    same,
-    trained,
-    weights,
-)
+from tests.backends.trl_setup import Unreliable, batch, checkpoints, everything, make_config, make_rollouts
+
+from tests.backends.trl_setup import metrics, same, trained, weights  # isort: skip
 from tests.fakes.disk import largest_file
 
 
-@pytest.mark.parametrize("selfplay", [False, True])
-def test_trl_rollouts_come_in_the_order_of_the_prompts(folder: Path, selfplay: bool) -> None:
-    kind = "self" if selfplay else "shy"
+@pytest.mark.parametrize("kind", ["shy", "self"])
+def test_trl_rollouts_come_in_the_order_of_the_prompts(folder: Path, kind: str) -> None:
     trainer, rollouts = make_rollouts(make_config(folder, f"rows-{kind}", f"partner.kind={kind}"), folder)
     names = [name for name in rollouts.names()[:2] for _ in range(4)]
     output = rollouts(names, trainer)
     lines = list(read_log(folder / f"rows-{kind}.jsonl"))
     assert [f"{line.game_id}/{line.seat}" for line in lines] == names
     assert output["given"] == [line.reward for line in lines]
-    for line, ids, mask in zip(rollouts.dialogues, output["prompt_ids"], output["env_mask"], strict=True):
-        assert line.prompt_ids == ids
-        assert sum(mask) == sum(turn.span[1] - turn.span[0] for turn in line.turns if turn.span)
-    if selfplay:  # two rows per game, with one reward, and a group per seat
+    assert output["prompt_ids"] == [dialogue.prompt_ids for dialogue in rollouts.dialogues]
+    if kind == "self":  # two rows per game, with one reward, and a group per seat
         groups = [dialogue.group for dialogue in rollouts.dialogues]
         assert output["given"][:4] == output["given"][4:] and output["prompt_ids"][0] != output["prompt_ids"][4]
         assert len(set(groups[:4])) == len(set(groups[4:])) == 1 and groups[0] != groups[4]
 
 
-def test_failed_dialogues_have_no_say_and_are_counted(folder: Path) -> None:
-    config = make_config(folder, "faults", "train.games_per_step=6", "train.stop_failures=1.0")
-    trainer, rollouts = make_rollouts(config, folder, Unreliable(config))
-    inputs = batch(trainer)
-    rewards = [line.reward for line in read_log(folder / "faults.jsonl")]
-    assert 0 < rewards.count(None) < len(rewards)
-    assert rollouts.metrics["failed"] == pytest.approx(rewards.count(None) / len(rewards))
-    advantages, mask = inputs["advantages"], inputs["tool_mask"] * inputs["completion_mask"]
-    for row, reward in enumerate(rewards):
-        group = [each for each in rewards[row // 4 * 4 :][:4] if each is not None]
-        if reward is None:
-            assert advantages[row] == 0.0 and mask[row].sum() == 0
-        elif len(set(group)) > 1:
-            expected = (reward - sum(group) / len(group)) / (torch.tensor(group).std().item() + 1e-4)
-            assert advantages[row].item() == pytest.approx(expected, abs=1e-4)
-
-
 def test_too_many_failures_stop_the_run_once_they_are_logged(folder: Path) -> None:
-    config = make_config(folder, "down")
-    trainer, rollouts = make_rollouts(config, folder, Unreliable(config, every=1))
+    trainer, rollouts = make_rollouts(make_config(folder, "down"), folder, Unreliable())
     with pytest.raises(SlimError, match="the endpoint is down"):
         rollouts([name for name in rollouts.names()[:2] for _ in range(4)], trainer)
     assert len(list(read_log(folder / "down.jsonl"))) == 8
@@ -88,12 +60,67 @@ def test_a_failed_dialogue_teaches_nothing() -> None:
     assert loss_mask(dialogue) == [0]
 
 
+@pytest.mark.parametrize("reward", ["agreed", "turn_credit"])
+def test_a_run_logs_the_games_reward_and_beside_it_what_was_paid(folder: Path, reward: str) -> None:
+    result = local.train(make_config(folder, reward, f"train.reward={reward}", "train.steps=1", "train.eval_games=0"))
+    [line], dialogues = metrics(result), trained(result)
+    assert line["reward"] == pytest.approx(sum(d.reward or 0 for d in dialogues) / len(dialogues))
+    if reward == "agreed":
+        assert line["train_reward"] == pytest.approx(line["agreed"]) != pytest.approx(line["reward"])
+
+
+def test_trl_overrides_reach_its_arguments(tmp_path: Path) -> None:
+    config = parse_config({}, ["trl.overrides={entropy_coef: 0.01, delta: 4.0}"])
+    arguments = grpo_arguments(config, tmp_path)
+    assert (arguments.entropy_coef, arguments.delta, arguments.learning_rate) == (0.01, 4.0, config.train.learning_rate)
+
+
+def test_entropy_bonus_moves_dialogues_without_an_advantage(folder: Path) -> None:
+    def moved(coefficient: float) -> bool:
+        config = make_config(folder, f"entropy-{coefficient}", f"trl.overrides={{entropy_coef: {coefficient}}}")
+        trainer, _ = make_rollouts(config, folder)
+        inputs = batch(trainer) | {"idle": True}
+        inputs["advantages"] = torch.zeros_like(inputs["advantages"])
+        trainer.accelerator.gradient_state._set_sync_gradients(False)
+        trainer.model.zero_grad()
+        trainer._compute_loss(trainer.model, inputs).backward()
+        return any(weights.grad is not None and weights.grad.any() for weights in trainer.model.parameters())
+
+    assert moved(0.1) and not moved(0.0)
+
+
+def test_shortest_game_and_config_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = parse_config({"environment": "examples.secret_number.SecretNumber"}, ["train.steps=1"])
+    small = {"games_per_step": 2, "group_size": 2, "micro_batch": 4}
+    result = train(config.changed(data={"num_train": 4}, limits={"turn_tokens": 4}, train=small))
+    assert result is not None and (result.run_dir / "model").is_dir() and not result.after
+
+
+def test_lora_trains_adapters_and_saves_a_whole_model(folder: Path) -> None:
+    def run(name: str, *more: str) -> Result:
+        changes = ("train.lora={r: 2, alpha: 4}", "train.steps=2", "train.eval_games=0", *more)
+        return local.train(make_config(folder, name, *changes))
+
+    result = run("lora")
+    saved = make_config(folder, "lora", f"policy.model={result.run_dir}/model")
+    assert not any("lora" in name for name in load_model(saved.policy)[0].state_dict())
+    stored = weights(result.run_dir)
+    shutil.rmtree(result.run_dir / "model")
+    assert same(stored, weights(run("lora").run_dir)), "of the same adapters"
+    recomputed = weights(run("recomputed", "train.gradient_checkpointing=true").run_dir)
+    assert all(torch.allclose(stored[name], recomputed[name], atol=1e-5) for name in stored)
+
+
+def test_frozen_policy_does_not_move(folder: Path) -> None:
+    config = make_config(folder, "frozen", "train.frozen=true", "train.steps=1", "train.eval_games=0")
+    result, start = local.train(config), load_model(config.policy)[0].state_dict()
+    after = load_model(config.policy.model_copy(update={"model": f"{result.run_dir}/model"}))[0].state_dict()
+    assert same(start, after)
+
+
 def lines(run: Any) -> list[tuple[Any, ...]]:
     return [(line.step, line.game_id, line.reward, line.stop_reason) for line in trained(run)]
-
-
-class Interrupted(Exception):
-    pass
 
 
 def test_run_interrupted_and_on_a_full_disk_ends_the_same(
@@ -104,20 +131,18 @@ def test_run_interrupted_and_on_a_full_disk_ends_the_same(
     after_two = weights(local.train(short).run_dir)
     shutil.rmtree(config.run_dir / "model")  # as if stopped between the last checkpoint and the model
     assert same(weights(local.train(short).run_dir), after_two) and len(lines(config)) == 2 * 8, (
-        "a finished run is left"
+        "it is not played again"
     )
-    model = everything(config.run_dir / "model")
+    model, play = everything(config.run_dir / "model"), Rollouts.__call__
 
     def breaks_at_step_3(self: Rollouts, prompts: Any, trainer: Any) -> Any:
         if trainer.state.global_step == 3:
-            raise Interrupted
+            raise InterruptedError
         return play(self, prompts, trainer)
 
-    play = Rollouts.__call__
-    monkeypatch.setattr(Rollouts, "__call__", breaks_at_step_3)
-    with pytest.raises(Interrupted):
+    with monkeypatch.context() as patch, pytest.raises(InterruptedError):
+        patch.setattr(Rollouts, "__call__", breaks_at_step_3)
         local.train(config)
-    monkeypatch.setattr(Rollouts, "__call__", play)
     assert [line["step"] for line in metrics(config)] == [0, 1, 2]
     folder_of = config.run_dir / "checkpoints"
     (folder_of / "checkpoint-3").mkdir()  # torn: not written to its end
@@ -137,35 +162,6 @@ def test_run_interrupted_and_on_a_full_disk_ends_the_same(
     assert lines(whole) == lines(resumed) and len(lines(whole)) == 4 * 8
     assert (resumed.log_dir / "train.jsonl").read_bytes().count(b"\n") == 4 * 8, "no step's lines stand twice"
     assert len(whole.before) == len(whole.after) == 4 and checkpoints(config) == ["checkpoint-4"]
-    assert [line["step"] for line in metrics(config)] == sorted({line[0] for line in lines(config)}) == [0, 1, 2, 3]
+    assert [line["step"] for line in metrics(config)] == [0, 1, 2, 3]
     told = {"reward", "questions", "valid_proposals", "agreed", "entropy", "tokens_per_second"}
     assert told <= metrics(config)[0].keys()
-    started = load_model(config.policy)[0].state_dict()
-    assert any(not torch.equal(value.float(), started[name]) for name, value in weights(whole.run_dir).items())
-
-
-def test_lora_trains_adapters_and_saves_a_whole_model(folder: Path) -> None:
-    def run(name: str, *more: str) -> Result:
-        changes = ("train.lora={r: 2, alpha: 4}", "train.steps=2", "train.eval_games=0", *more)
-        return local.train(make_config(folder, name, *changes))
-
-    result = run("lora")
-    saved = make_config(folder, "lora", f"policy.model={result.run_dir}/model")
-    assert not any("lora" in name for name in load_model(saved.policy)[0].state_dict())
-    stored = weights(result.run_dir)
-    shutil.rmtree(result.run_dir / "model")
-    assert same(stored, weights(run("lora").run_dir)), "of the same adapters"
-    recomputed = weights(run("recomputed", "train.gradient_checkpointing=true").run_dir)
-    assert all(torch.allclose(stored[name], recomputed[name], atol=1e-5) for name in stored)
-
-
-def test_a_batch_that_does_not_divide_is_refused(folder: Path) -> None:
-    with pytest.raises(SlimError, match="micro_batch"):
-        grpo_arguments(make_config(folder, "uneven", "train.micro_batch=3"), folder)
-
-
-def test_frozen_policy_does_not_move(folder: Path) -> None:
-    config = make_config(folder, "frozen", "train.frozen=true", "train.steps=1", "train.eval_games=0")
-    result, start = local.train(config), load_model(config.policy)[0].state_dict()
-    after = load_model(config.policy.model_copy(update={"model": f"{result.run_dir}/model"}))[0].state_dict()
-    assert same(start, after)

@@ -67,23 +67,20 @@ def test_fresh_begins_anew(folder: Path) -> None:
 
 
 def test_a_model_replaces_a_model_alone_and_whole(folder: Path, tmp_path: Path) -> None:
-    write_atomically(tmp_path / "thesis" / "thesis.tex", "ten years")
-    write_atomically(tmp_path / "project" / "config.json", '{"name": "a project"}')
-    write_atomically(tmp_path / "file", "x")
-    before = everything(tmp_path)
-    config = make_config(folder, "warm")
+    for name in ("thesis/thesis.tex", "project/config.json", "file"):
+        write_atomically(tmp_path / name, '{"name": "a project"}')
+    before, config = everything(tmp_path), make_config(folder, "warm")
     model, tokenizer = load_model(config.policy)
     for name in ("thesis", "project", "file"):
-        with pytest.raises(DataError, match="is not a model's folder"):
-            save_model(model, tokenizer, tmp_path / name)
-        with pytest.raises(DataError, match="is not a model's folder"):
-            warmstart(config, tmp_path / name)
+        for saves in (lambda path: save_model(model, tokenizer, path), lambda path: warmstart(config, path)):
+            with pytest.raises(DataError, match="is not a model's folder"):
+                saves(tmp_path / name)
     assert everything(tmp_path) == before
     (tmp_path / "empty").mkdir()
     for _ in range(2):  # the second replaces the first
         save_model(model, tokenizer, tmp_path / "empty")
-    assert (tmp_path / "empty" / "model.safetensors").exists()
     before = everything(tmp_path)
+    assert "empty/model.safetensors" in before
     with largest_file(10_000), pytest.raises(DataError, match=r"Cannot write the model .*empty: "):
         save_model(model, tokenizer, tmp_path / "empty")
     assert everything(tmp_path) == before and not [path for path in tmp_path.iterdir() if path.name[0] == "."]
@@ -118,40 +115,45 @@ def _rank(rank: int, port: str, path: Path) -> None:
 
 @pytest.mark.processes
 def test_two_processes_print_once_and_resume_together(folder: Path, tmp_path: Path) -> None:
-    """Two processes that the command starts itself, and then two others on what they would have left had they been stopped
+    """Two processes, and then two others, which the command starts itself, on what the first would have left had they been stopped
     after the first step: both are one run, and have the same weights at the end. One process plays none of their games again."""
-    sizes = (
-        "train.games_per_step=1",
-        "train.micro_batch=2",
-        "train.kl_coef=0.1",
-        "train.steps=2",
-        "train.eval_games=3",
-    )
-    kept = ("train.eval_every=1", "train.save_every=1", "train.keep_checkpoints=2", f"data.train={tmp_path}/g.jsonl")
-    config, path = make_config(folder, "two", "train.processes=2", *sizes, *kept), tmp_path / "two.yaml"
+    changes = [
+        "processes=2",
+        "games_per_step=1",
+        "micro_batch=2",
+        "kl_coef=0.1",
+        "steps=2",
+        "eval_games=3",
+        "eval_every=1",
+    ]
+    changes = [f"train.{change}" for change in [*changes, "save_every=1", "keep_checkpoints=2"]]
+    config, path = make_config(folder, "two", *changes, f"data.train={tmp_path}/g.jsonl"), tmp_path / "two.yaml"
     config.write(path)
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "slim_rl.cli", "train", str(path)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    check_one_run(config, done.stdout + done.stderr, steps=(1, 2))
+    check_one_run(config, in_forks(path), steps=(1, 2))
     whole, logs, checkpoints = weights(config.run_dir), config.run_dir / "logs", config.run_dir / "checkpoints"
     assert not same(weights(checkpoints / "checkpoint-1"), whole)
+
+    def evaluations(name: str) -> dict[Path, bytes]:
+        return {log: log.read_bytes() for log in logs.glob(f"eval-{name}.jsonl")}
 
     for written in (config.run_dir / "model", checkpoints / "checkpoint-2"):
         shutil.rmtree(written)
     for file in (tmp_path / "g.jsonl", *logs.glob("eval-000002*")):
         file.unlink()
-    between = {log: log.read_bytes() for log in logs.glob("eval-000001*")}
-    printed = in_forks(path)
-    assert {log: log.read_bytes() for log in between} == between and len(between) == 2
+    between = evaluations("000001*")
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "slim_rl.cli", "train", str(path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    printed = done.stdout + done.stderr
+    assert done.returncode == 0, printed[-3000:]
+    assert evaluations("000001*") == between and len(between) == 2
     assert "two resumes from step 1 of 2" in printed
     check_one_run(config, printed, steps=(2,))
     assert same(weights(config.run_dir), whole)
 
-    played = {log: log.read_bytes() for log in logs.glob("eval-*.jsonl")}
+    played = evaluations("*")
     alone = local.train(config)
-    assert {log: log.read_bytes() for log in logs.glob("eval-*.jsonl")} == played and len(played) == 6
+    assert evaluations("*") == played and len(played) == 6
     _, sentences = answer([*alone.before, *alone.after])
     words = " ".join(printed.split())  # the screen breaks lines between words
     assert "3 held-out games" in sentences[-1] and all(sentence in words for sentence in sentences)
@@ -160,8 +162,8 @@ def test_two_processes_print_once_and_resume_together(folder: Path, tmp_path: Pa
 def check_one_run(config: Config, printed: str, steps: tuple[int, ...]) -> None:
     """Both processes' games are in the run, and what is said is said once. `steps`: those that were taken."""
     assert [printed.count(f"step    {step - 1}: ") for step in (1, 2)] == [int(step in steps) for step in (1, 2)]
-    assert printed.count("step    1, held-out: ") == 1
-    assert printed.count("model: ") == printed.count("dialogues: ") == 1
+    for once in ("step    1, held-out: ", "model: ", "dialogues: "):
+        assert printed.count(once) == 1, once
     begins = re.findall(rf" {steps[0] - 1}/2 \[\d\d:\d\d<\?", printed)
     assert len(begins) == 1 + (steps[0] > 1), "one bar begins, and stands again below what is said of the evaluation"
     assert [line["step"] for line in metrics(config)] == [0, 1]
@@ -171,11 +173,11 @@ def check_one_run(config: Config, printed: str, steps: tuple[int, ...]) -> None:
     def logged(name: str) -> list[list[Any]]:
         return [list(read_log(config.run_dir / "logs" / f"{name}{share}.jsonl")) for share in ("", "-1")]
 
-    dialogues = [dialogue for share in logged("train") for dialogue in share]
-    assert [len(share) for share in logged("train")] == [4, 4] and len({d.group for d in dialogues}) == 2
+    shares, played = logged("train"), logged("eval-000002")
+    dialogues = [dialogue for share in shares for dialogue in share]
+    assert [len(share) for share in shares] == [4, 4] and len({d.group for d in dialogues}) == 2
     assert len({(d.step, d.id) for d in dialogues}) == 8, "the group that is dealt to both is numbered through"
-    assert [len(share) for share in logged("eval-000002")] == [2, 1]
-    assert len({dialogue.id for share in logged("eval-000002") for dialogue in share}) == 3
+    assert [len(share) for share in played] == [2, 1] and len({d.id for share in played for d in share}) == 3
     assert "3 held-out games" in printed, "the report is of all of them"
 
 

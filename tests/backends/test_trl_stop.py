@@ -19,7 +19,6 @@ from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.errors import ConfigError, Diverged, RunStopped
-from slim_rl.games.matching import MatchingEnv
 from slim_rl.partners.endpoint import Endpoint
 from slim_rl.partners.limits import Breaker
 from slim_rl.policies.transformers import load_model, load_policy
@@ -61,9 +60,8 @@ def paid(folder: Path) -> tuple[list[int], dict[str, torch.Tensor]]:
 def test_stop_saves_finished_steps_and_the_run_resumes(folder: Path, kind: str, paid: Any) -> None:
     """In the third step, or in the evaluation before it."""
     calls, expected = paid
-    two = calls[0] + calls[1]
+    two, down = calls[0] + calls[1], kind == "outage"
     evaluated = ["train.eval_games=2", "train.eval_every=2", "train.eval_before=false"] * (kind == "evaluation")
-    down = kind == "outage"
     with serving() as server:
         server.meets = lambda body: Step("cut") if down and len(server.requests) > two + 1 else DOLLAR
 
@@ -72,14 +70,13 @@ def test_stop_saves_finished_steps_and_the_run_resumes(folder: Path, kind: str, 
             return paid_config(folder, kind, server, "train.steps=3", *evaluated, **usual)
 
         config = config_of(budget_usd=1e6 if down else two + (1.5 if kind == "budget" else 0.5))
-        with pytest.raises(RunStopped, match=r"The 2 steps before it are saved") as caught:
+        why = "has not answered" if down else r"Raise partner\.openai\.budget_usd"
+        with pytest.raises(RunStopped, match=rf"{why}.*The 2 steps before it are saved"):
             local.train(config)
-        assert ("has not answered" if down else "Raise partner.openai.budget_usd") in str(caught.value)
         assert checkpoints(config) == ["checkpoint-2"]
-        spent = spent_usd(config.run_dir)
+        spent, sent = spent_usd(config.run_dir), len(server.requests)
         assert spent >= two
         if kind == "budget":
-            sent = len(server.requests)
             with pytest.raises(RunStopped):
                 local.train(config)
             assert len(server.requests) == sent, "the budget is the run's, not the start's"
@@ -94,17 +91,6 @@ def test_stop_saves_finished_steps_and_the_run_resumes(folder: Path, kind: str, 
     else:
         played = [d.id for d in read_log(result.log_dir / "eval-000002.jsonl") if not d.failed]  # type: ignore[union-attr]
         assert len(set(played)) == len(played) == 2
-
-
-def test_too_many_failures_save_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Breaker, "failures", 10_000)
-    with serving() as server:
-        config = paid_config(folder, "failing", server, "train.stop_failures=0.2", max_retries=0)
-        server.meets = lambda body: Step("junk") if len(server.requests) > 14 else None
-        with pytest.raises(RunStopped, match="dialogues failed") as caught:
-            local.train(config)
-    steps = int(str(caught.value).partition(" steps before it are saved")[0].rpartition(" ")[2])
-    assert checkpoints(config) == [f"checkpoint-{steps}"] and steps > 0
 
 
 def test_stop_applies_to_processes_without_failures(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,12 +154,3 @@ def test_a_broken_model_is_not_sampled_from(folder: Path, tmp_path: Path, top_p:
     worker, rows = local.RolloutWorker(broken, chat, policy), local.load_rows(broken, "eval")
     with pytest.raises(Diverged, match="are not finite numbers"):
         local.play_held_out(worker, rows, tmp_path / "eval.jsonl", step=0)
-
-
-@pytest.mark.parametrize("reward", [float("nan"), float("inf")])
-def test_nan_reward_fails_its_dialogue(folder: Path, monkeypatch: pytest.MonkeyPatch, reward: float) -> None:
-    monkeypatch.setattr(MatchingEnv, "get_normalized_reward", lambda self: reward)
-    config = make_config(folder, f"reward-{reward}", "train.eval_games=0")
-    with pytest.raises(RunStopped, match=rf"MatchingEnv\.get_normalized_reward returned {reward}, outside"):
-        local.train(config)
-    assert trained(config) and all(dialogue.failed and dialogue.reward is None for dialogue in trained(config))
