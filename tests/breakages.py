@@ -156,7 +156,7 @@ FAULTS = {
         "slim_rl/partners/answers.py",
         '"retry-after|ratelimit.*reset"',
         '"retry-after"',
-        ("tests/partners/test_endpoint.py::test_pause_that_is_asked_for_is_waited[ratelimit-reset]",),
+        ("tests/partners/test_answers.py::test_answer_has_its_outcome[a limit's reset]",),
     ),
     "channel": Fault(  # of a reply with channels, the first one is said
         "slim_rl/partners/quoting.py",

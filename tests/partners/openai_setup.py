@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,6 +25,7 @@ from slim_rl.partners.endpoint import Endpoint
 from slim_rl.partners.openai_chat import OpenAIPartner
 from slim_rl.partners.spend import Spend
 from tests.fakes.openai_server import OpenAIServer, Step
+from tests.paths import ROOT
 
 # Seat 1 sees Ava on BLEU (60) and Daniel on Electra (30); seat 0 sees the other two.
 GAME = GameState(
@@ -120,6 +123,22 @@ def spent_usd(folder: Path) -> float:
 ANSWER = "[message] Ava Li on BLEU: 60."
 VIEW = view_after(QUESTION)
 FLAT = {"prices": {"gpt-4.1": Price(input=2.0, cached=2.0, output=8.0)}}  # a cached call costs what any other does
+
+
+@contextmanager
+def started(program: str, *arguments: list[str]) -> Iterator[list[subprocess.Popen[str]]]:
+    """Processes of a program, one per list of arguments, which begin together: each prints "ready" and reads a line."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    processes = [subprocess.Popen([sys.executable, "-c", program, *a], cwd=ROOT, text=True, **pipes) for a in arguments]
+    try:
+        assert [process.stdout.readline() for process in processes if process.stdout] == ["ready\n"] * len(processes)
+        for process in processes:
+            print(file=process.stdin, flush=True)
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
 
 
 def script(server: OpenAIServer, *steps: Step) -> None:

@@ -6,7 +6,6 @@ import json
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable
 from email.utils import formatdate
 from pathlib import Path
 from typing import NamedTuple
@@ -21,17 +20,18 @@ from slim_rl.partners.openai_chat import OpenAIPartner
 from tests.fakes.openai_server import HALF, OpenAIServer, Step
 from tests.partners.openai_setup import ANSWER, GOOD_PLAN, QUESTION, VIEW, ask_many, partner_of, script, view_after
 
-HERE = Path(__file__).parent
 MODEL = "gpt-4.1-2025-04-14"
 VIEWS = {"to a proposal": view_after(GOOD_PLAN), "later": view_after(QUESTION, "[message] 60.", QUESTION)}
 
 
-def rows(file: str) -> list[list[str]]:
-    """The cells of a table's rows."""
-    lines = (HERE / file).read_text(encoding="utf-8").splitlines()
-    marks = {"⏎": "\n", "<BOM>": "\ufeff", "<KEY>": "{authorization}", "<NINES>": "9" * 5000, r"\ud83d": HALF}
-    table = [line.split(" | ") for line in lines if line and not line.startswith("#")]
-    return [[re.sub("|".join(map(re.escape, marks)), lambda m: marks[m[0]], cell) for cell in row] for row in table]
+MARKS = {"⏎": "\n", "<BOM>": "\ufeff", "<KEY>": "{authorization}", "<NINES>": "9" * 5000, r"\ud83d": HALF}
+MARK = re.compile("|".join(map(re.escape, MARKS)))
+LINES = (Path(__file__).parent / "answers.txt").read_text(encoding="utf-8").splitlines()
+ROWS = [
+    [MARK.sub(lambda mark: MARKS[mark[0]], cell) for cell in line.split(" | ")]
+    for line in LINES
+    if line and not line.startswith("#")
+]
 
 
 def step_of(answer: str) -> Step:
@@ -111,6 +111,16 @@ async def _learns(case: Case) -> None:
     assert kept <= case.server.requests[-1].keys() and not set(refused) & case.server.requests[-1].keys()
 
 
+async def _folds(case: Case) -> None:
+    case.server.meets = lambda body: case.step if body["messages"][0]["role"] == "system" else None
+    case.server.answer = lambda body: ANSWER
+    partner = partner_of(case.server)
+    assert (await partner.act(VIEW)).text == ANSWER
+    rules, opening, *_ = partner.messages(VIEW)
+    first = case.server.requests[-1]["messages"][0]
+    assert first == {"role": "user", "content": f"{rules['content']}\n\n{opening['content']}"}
+
+
 async def _plays(case: Case, asides: int = 0) -> None:
     _, turn = await case.reply()
     usage = turn.usage
@@ -145,28 +155,14 @@ async def _pauses(case: Case) -> None:
     assert found or (await case.reply())[1].text == ANSWER
 
 
-OUTCOMES: dict[str, Callable[[Case], Awaitable[None]]] = {
-    "again": _again,
-    "stops": _stops,
-    "fails": _fails,
-    "learns": _learns,
-    "plays": _plays,
-    "aside": _aside,
-    "malformed": _malformed,
-    "pauses": _pauses,
+OUTCOMES = {
+    each.__name__[1:]: each for each in (_again, _stops, _fails, _learns, _folds, _plays, _aside, _malformed, _pauses)
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "answer", "outcome"), rows("answers.txt"), ids=[row[0] for row in rows("answers.txt")]
-)
+@pytest.mark.parametrize(("name", "answer", "outcome"), ROWS, ids=[name for name, *_ in ROWS])
 async def test_answer_has_its_outcome(
-    server: OpenAIServer,
-    name: str,
-    answer: str,
-    outcome: str,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    server: OpenAIServer, name: str, answer: str, outcome: str, monkeypatch, caplog
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-1")
     (kind, _, rest), when = outcome.partition(": "), name.partition(":")[0]
@@ -176,27 +172,6 @@ async def test_answer_has_its_outcome(
     assert "sk-secret" not in caplog.text
     errors = [record for record in caplog.records if record.levelno == logging.ERROR and "slim_rl" in record.name]
     assert len(errors) == (kind == "stops"), "said once"
-
-
-ROLES = {
-    "System role not supported": 400,
-    "Conversation roles must alternate user/assistant/...": 400,
-    "Expected last role User or Tool for serving but got system": 400,
-    "loc: role, msg: Input should be 'user' or 'assistant', type: literal_error, input: system": 422,
-    "raise_exception('System role not supported')": 500,
-}
-
-
-@pytest.mark.parametrize(("words", "status"), ROLES.items())
-async def test_refused_system_role_begins_the_first_message(server: OpenAIServer, words: str, status: int) -> None:
-    refusal = Step("status", status=status, message=words)
-    server.meets = lambda body: refusal if body["messages"][0]["role"] == "system" else None
-    server.answer = lambda body: ANSWER
-    partner = partner_of(server)
-    assert (await partner.act(VIEW)).text == ANSWER
-    rules, opening, *_ = partner.messages(VIEW)
-    first = server.requests[-1]["messages"][0]
-    assert first == {"role": "user", "content": f"{rules['content']}\n\n{opening['content']}"}
 
 
 async def test_of_two_that_exclude_each_other_one_is_left_out(server: OpenAIServer) -> None:

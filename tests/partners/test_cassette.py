@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import subprocess
-import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -19,19 +17,23 @@ from slim_rl.errors import ConfigError
 from slim_rl.partners import answers
 from slim_rl.partners.cassette import TABLE, Cassette, request_key
 from tests.fakes.openai_server import OpenAIServer, Step
-from tests.partners.openai_setup import ANSWER, QUESTION, VIEW, ask_many, partner_of, recorded, script, view_after
-from tests.paths import ROOT
+from tests.partners.openai_setup import (
+    ANSWER,
+    QUESTION,
+    VIEW,
+    ask_many,
+    partner_of,
+    recorded,
+    script,
+    started,
+    view_after,
+)
 
 
 def test_a_key_is_of_the_whole_request_and_the_seed() -> None:
     request = {"model": "m", "messages": [{"role": "user", "content": "é\ud800"}], "temperature": 0.0}
-    keys = {
-        request_key(request, 1),
-        request_key(request, 2),
-        request_key(request | {"temperature": 1.0}, 1),
-        request_key(request | {"messages": []}, 1),
-    }
-    assert len(keys) == 4
+    others = [(request, 2), (request | {"temperature": 1.0}, 1), (request | {"messages": []}, 1)]
+    assert len({request_key(*each) for each in [(request, 1), *others]}) == 4
     assert request_key(dict(reversed(request.items())), 1) == request_key(request, 1)
 
 
@@ -87,33 +89,23 @@ for number in range(int(sys.argv[3])):
 """
 
 
-def recorders(path: Path, *names: str, number: int) -> list[subprocess.Popen[str]]:
-    """Processes that record `number` answers each, once all are ready."""
-    command, pipes = [sys.executable, "-c", PROCESS, str(path)], {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    processes = [subprocess.Popen([*command, name, str(number)], cwd=ROOT, text=True, **pipes) for name in names]
-    assert [process.stdout.readline() for process in processes if process.stdout] == ["ready\n"] * len(names)
-    for process in processes:
-        print("go", file=process.stdin, flush=True)
-    return processes
-
-
 def test_two_processes_on_one_cassette_have_one_answer_a_key(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
-    printed = [each.communicate(timeout=60)[0].splitlines() for each in recorders(path, "one", "two", number=400)]
-    assert len(printed[0]) == 400 and printed[0] == printed[1]
+    with started(PROCESS, *[[str(path), name, "400"] for name in ("one", "two")]) as processes:
+        first, second = (process.communicate(timeout=60)[0].splitlines() for process in processes)
+    assert len(first) == 400 and first == second
     assert [file.name for file in tmp_path.iterdir()] == ["a.sqlite"], "no process has it open: it is one file"
     kept = {row["key"]: row["answer"]["text"] for row in recorded(path)}
-    assert [kept[f"k{number}"] for number in range(400)] == printed[0] and len(kept) == 400
+    assert [kept[f"k{number}"] for number in range(400)] == first and len(kept) == 400
 
 
-@pytest.mark.parametrize("attempt", range(2))
-def test_kill_in_mid_write_loses_no_answer(tmp_path: Path, attempt: int) -> None:
+def test_kill_in_mid_write_loses_no_answer(tmp_path: Path) -> None:
     """What `keep` has returned is there, and what it was about is whole or absent."""
     path = tmp_path / "a.sqlite"
-    (process,) = recorders(path, "answer", number=10**9)
-    time.sleep(0.2 + attempt * 0.013)
-    process.kill()
-    count = process.communicate()[0].count("\n")
+    with started(PROCESS, [str(path), "answer", str(10**9)]) as (process,):
+        time.sleep(0.2)
+        process.kill()
+        count = process.communicate()[0].count("\n")
     cassette = Cassette(path)
     assert count > 3 and count <= len(recorded(path)) <= count + 1
     assert [cassette.get(f"k{number}") for number in range(count)] == [{"text": f"answer {n}"} for n in range(count)]
@@ -136,11 +128,6 @@ def test_a_lock_that_is_never_released_is_reported(tmp_path: Path, monkeypatch: 
     assert other_process.keep("k", {}, 0, {"text": "second"}) == {"text": "one"} and len(recorded(path)) == 2
 
 
-def test_replay_needs_a_cassette(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="does not exist"):
-        Cassette(tmp_path / "none.sqlite", replays=True)
-
-
 # --- files of something else
 
 
@@ -155,17 +142,15 @@ OTHERS = {
 @pytest.mark.parametrize("statements", OTHERS.values(), ids=OTHERS)
 def test_cassette_file_of_something_else_is_refused_untouched(tmp_path: Path, statements: tuple[str, ...]) -> None:
     path = tmp_path / "other.sqlite"
-    if not statements:
-        path.write_bytes(b'{"game_id": "g1", "table": [[1]]}\n' * 2)
+    path.write_bytes(b"" if statements else b'{"game_id": "g1", "table": [[1]]}\n' * 2)
     for statement in statements:
         with closing(sqlite3.connect(path)) as db:
             db.execute(statement)
             db.commit()
     before = path.read_bytes()
+    refused = r"other\.sqlite cannot be read as a cassette, and was not changed: .+another file"
     for replays in (False, True):
-        with pytest.raises(
-            ConfigError, match=r"other\.sqlite cannot be read as a cassette, and was not changed: .+another file"
-        ):
+        with pytest.raises(ConfigError, match=refused):
             Cassette(path, replays)
         assert path.read_bytes() == before and [file.name for file in tmp_path.iterdir()] == ["other.sqlite"]
 
@@ -176,20 +161,9 @@ def test_cassette_empty_file_is_a_new_one(tmp_path: Path) -> None:
     assert cassette.keep("k", {}, 0, {"text": "one"}) == {"text": "one"} and len(recorded(tmp_path / "a.sqlite")) == 1
 
 
-NO_ANSWERS = [
-    b"\xff\xfe\x00",
-    "[" * 100_000,
-    "7",
-    "null",
-    "not json",
-    None,
-    '["text"]',
-    '{"text": 5}',
-    '{"text": "x", "finish_reason": [], "model": 1}',
-    '{"text": "x", "refused": 3}',
-    '{"text": "x", "thought": {}}',
-    "{}",
-]
+NO_ANSWERS = [b"\xff\xfe\x00", "[" * 100_000, None, "7", "null", "not json", "{}", '["text"]', '{"text": 5}']
+NO_FIELDS = ('"finish_reason": [], "model": 1', '"refused": 3', '"thought": {}')
+NO_ANSWERS += [f'{{"text": "x", {field}}}' for field in NO_FIELDS]
 
 
 @pytest.mark.parametrize("bad", NO_ANSWERS, ids=range(len(NO_ANSWERS)))
