@@ -59,13 +59,16 @@ GONE = {
     "train.question_price": "write train.reward_args.price, with train.reward: price",
     **{f"verl.{key}": f"write verl.overrides: {{{name}: ...}}" for key, name in _OF_VERL.items()},
 }
-# Last part of keys of other programs whose nearest name means something else -> the key that is meant
+# Keys of other programs, or their last part, whose nearest name means something else -> the key that is meant
 _ELSEWHERE = {
     "batch_size": "train.games_per_step",
     "max_new_tokens": "limits.turn_tokens",
     "max_tokens": "limits.turn_tokens",
     "max_turns": "game.max_turns",
     "model_name": "policy.model",
+    "num_games": "data.num_train",
+    "openai_model": "partner.openai.model",
+    "partner.name": "partner.kind",
     "price": "train.reward_args.price, with train.reward: price",
     "rollout": "limits, policy or train",
 }
@@ -185,12 +188,17 @@ def fields_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, F
 
 
 def meant(name: str, model: type[BaseModel], prefix: str = "") -> str:
-    """Returns how to correct an unknown key: what replaced it, a similar one, or to remove it."""
+    """Returns how to correct an unknown key: what replaced it, the one that a trainer calls so, a similar one, or to remove it."""
     section, _, last = name.rpartition(".")
     if instead := GONE.get(prefix + name):
         return instead
-    if last in _ELSEWHERE and not section.startswith("partner"):
-        return f"did you mean {_ELSEWHERE[last]}?"
+    trained = not section.startswith("partner")  # a partner has its own model, temperature and tokens
+    if elsewhere := _ELSEWHERE.get(name) or (trained and _ELSEWHERE.get(last)):
+        return f"did you mean {elsewhere}?"
+    for key, info in fields_of(model) if trained else ():
+        facts = [fact for fact in info.metadata if isinstance(fact, Key)]
+        if any(last in (flag.lstrip("-").replace("-", "_") for flag in (*fact.slime, *fact.trl)) for fact in facts):
+            return f"did you mean '{prefix}{key}'?"
     known = {key: key.rpartition(".")[2] for key, _ in fields_of(model)}
     beside = {key: end for key, end in known.items() if key.rpartition(".")[0] == section}
     others = {key: end for key, end in known.items() if len(end) > 3}  # a short name is near to too many
