@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from slim_rl import bundled
-from slim_rl.errors import ConfigError, DataError
+from slim_rl.errors import ConfigError, DataError, misfit
 from slim_rl.seeds import seed_of
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ def make_environment(config: Any) -> BaseEnvironment:
     try:
         return made(**(settings if made.Settings is None else arguments_for(made, settings.model_dump())))
     except TypeError as error:
-        raise ConfigError(f"The game section does not suit {config.environment}: {error}.") from error
+        raise ConfigError(f"The game section does not suit {config.environment}: {misfit(error)}.") from error
 
 
 def arguments_for(made: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:

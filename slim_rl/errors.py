@@ -1,6 +1,7 @@
 """Errors that a person can fix: each has one sentence on what is wrong, where, and how to fix it."""
 
 import errno
+import re
 from collections.abc import Iterable
 
 _LOCAL = ("torch", "transformers", "trl", "datasets", "peft", "accelerate", "tokenizers")  # of the extra [local]
@@ -60,3 +61,10 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Returns the end of a sentence on an unknown word: '; did you mean train?', or nothing."""
     near = nearest(word, known)
     return f"; did you mean {near}?" if near else ""
+
+
+def misfit(error: Exception) -> str:
+    """Returns why a call does not take its arguments, without Python's words: "'size' is not one that it takes"."""
+    words = re.sub(r"^[\w.<>]+\(\) ", "", str(error))
+    words = re.sub(r"^(?:got an|got some) unexpected keyword arguments? (.+)", r"\1 is not one that it takes", words)
+    return re.sub(r"^missing (?:a|\d+) required .*?arguments?: (.+)", r"\1 must be given", words)

@@ -32,7 +32,7 @@ from slim_rl.config.sections import (
     WarmstartConfig,
 )
 from slim_rl.environment import MATCHING, BaseEnvironment, environment_class, load_object
-from slim_rl.errors import ConfigError, did_you_mean
+from slim_rl.errors import ConfigError, did_you_mean, misfit
 from slim_rl.files import write_atomically
 from slim_rl.formats import without_passwords
 
@@ -151,7 +151,7 @@ class Config(Section):
             try:
                 inspect.signature(made).bind(**value)
             except TypeError as error:
-                raise ValueError(f"does not suit {path}: {error}") from error
+                raise ValueError(f"does not suit {path}: {misfit(error)}") from error
             return dict(value)
         return checked(model, value, "game")
 

@@ -188,7 +188,7 @@ def fields_of(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, F
 
 
 def meant(name: str, model: type[BaseModel], prefix: str = "") -> str:
-    """Returns how to correct an unknown key: what replaced it, the one that a trainer calls so, a similar one, or to remove it."""
+    """Returns how to correct an unknown key: what replaced it, what a trainer calls so, a similar one, or none."""
     section, _, last = name.rpartition(".")
     if instead := GONE.get(prefix + name):
         return instead

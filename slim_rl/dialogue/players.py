@@ -18,7 +18,7 @@ from slim_rl.config import LEAST_CONCURRENCY, MOST_CONCURRENCY, Config, Limits, 
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.record import Dialogue, DialogueOver, StopReason, Turn, Usage
 from slim_rl.environment import View, arguments_for
-from slim_rl.errors import ConfigError
+from slim_rl.errors import ConfigError, misfit
 
 log = logging.getLogger(__name__)
 
@@ -241,6 +241,6 @@ def make_partner(config: Config) -> Partner | None:
         return made.from_config(section.changed(openai={"concurrency": section.openai.concurrency or usual}))
     except TypeError as error:
         raise ConfigError(
-            f"partner.args={section.args} does not suit partner.kind={section.kind}: {error}. Set what it takes, such as "
-            f"--set 'partner.args={arguments_for(made, section.args)}'."
+            f"partner.args={section.args} does not suit partner.kind={section.kind}: {misfit(error)}. Set what it takes, such as "
+            f'--set "partner.args={arguments_for(made, section.args)}".'
         ) from error

@@ -21,7 +21,7 @@ from statistics import fmean
 from slim_rl.config import TRAINING_REWARDS, Config
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import load_object
-from slim_rl.errors import ConfigError
+from slim_rl.errors import ConfigError, misfit
 from slim_rl.seeds import seed_of
 
 
@@ -98,7 +98,7 @@ def make_training_reward(config: Config) -> TrainingReward:
         return made(config, **arguments)  # type: ignore[no-any-return]
     except (TypeError, ValueError) as error:
         raise ConfigError(
-            f"train.reward_args={arguments} does not suit train.reward={name}: {error}. Set the arguments that it takes."
+            f"train.reward_args={arguments} does not suit train.reward={name}: {misfit(error)}. Set the arguments that it takes."
         ) from error
 
 

@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import resources
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from slim_rl.games.matching.partners.scripted import (
     ShyPartner,
 )
 from slim_rl.games.matching.reading.reader import read
-from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.roster import PAPERS, REVIEWERS, Roster
 from slim_rl.games.matching.state import GameState, MatchingSettings, best_assignment
 from tests.games.matching.partners.match import LARGE, SCALED, SMALL, Match, asked_all, cells, stated
 
@@ -63,7 +64,9 @@ def test_reply_is_that_of_its_line(row: dict[str, Any]) -> None:
                 assert found in STOCK.get(reply, (reply.format(**words),)), says
 
 
-def test_stock_sentences_name_nobody() -> None:
+def test_stock_sentences_and_the_prompts_examples_name_nobody() -> None:
+    prompt = (resources.files("slim_rl.games.matching.partners") / "shy_prompt.md").read_text()
+    assert "Mina" in prompt and Roster(REVIEWERS, PAPERS).find(prompt) == []
     for text in (*GREETINGS, *VAGUE, *NOTED, *SILENT, PROPOSE):
         assert SMALL.roster.find(text) == [] and not re.search(r"\d", text)
 
