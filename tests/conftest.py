@@ -73,3 +73,11 @@ def tokenizer_dir(tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path: 
     folder = tmp_path_factory.mktemp("tokenizer")
     tokenizer.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture
+def unprinted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are drawn, and stand on the page blank: two thirds of a report's time go into setting and printing them. For tests of
+    something else, on logs like those of which `analysed` and the page of an experiment have them printed."""
+    blank = b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"></svg>'
+    monkeypatch.setattr("slim_rl.analysis.page.to_bytes", lambda figure, form: blank)

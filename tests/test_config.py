@@ -36,7 +36,7 @@ def test_overrides_change_keys_and_are_yaml(tmp_path) -> None:
     left_out = parse_config({"train": {"lora": None}}, ["train.lora.r=8"])
     assert left_out.train.lora is not None and left_out.train.lora.r == 8
     assert config.changed(output_dir="x", name="a").run_dir == Path("x/a")
-    with pytest.raises(ConfigError, match=r"'stepz' is not a key slim_rl knows; did you mean 'steps'\?"):
+    with pytest.raises(ConfigError, match=r"'stepz' is not a key .*did you mean 'steps'\?"):
         config.changed(train={"stepz": 3})
     with pytest.raises(ValidationError):
         config.seed = 3  # type: ignore[misc]
@@ -70,11 +70,6 @@ def test_what_is_wrong_with_a_config_is_a_sentence(line: str) -> None:
         make_environment(config)
         make_partner(config)
         make_training_reward(config)
-
-
-def test_keys_of_slimes_plug_ins_may_stand_beside_ours() -> None:
-    data = {"slim_rl": {"seed": 3}, "tis_mode": "clip"}
-    assert parse_config(data, ["train.backend=slime"]).seed == 3
 
 
 def test_a_config_for_another_folder_has_absolute_paths(tmp_path, monkeypatch) -> None:
@@ -118,22 +113,26 @@ def test_a_kind_replaces_a_mixture_by_any_change(tmp_path) -> None:
         assert learned_settings(absolute)["partner.mixture.gpt.openai.prompt"] == "a.md", "of one arm on any machine"
 
 
-def test_a_missing_or_broken_file_is_named(tmp_path) -> None:
-    with pytest.raises(ConfigError, match=r"nowhere\.yaml"):
-        load_config(tmp_path / "nowhere.yaml")
-    (tmp_path / "bad.yaml").write_text("a: [1")
-    with pytest.raises(ConfigError, match=r"bad\.yaml is not valid YAML"):
-        load_config(tmp_path / "bad.yaml")
-    (tmp_path / "bad.yaml").write_text("slim_rl: {train: {stepz: 3}}")
-    with pytest.raises(ConfigError, match=r"bad\.yaml: .*did you mean 'train\.steps'\?$"):
-        load_config(tmp_path / "bad.yaml")
+BROKEN = """
+a: [1 => c\\.yaml is not valid YAML
+slim_rl: {train: {stepz: 3}} => c\\.yaml: .*did you mean 'train\\.steps'\\?$
+slim_rl: {train: {learning_rate: 1.0e-3}, seed: 1, train: {steps: 3}} => c\\.yaml.*'train' stands twice.*line 1
+"""
 
 
-def test_a_key_that_stands_twice_is_refused_and_not_lost(tmp_path) -> None:
-    path = tmp_path / "twice.yaml"
-    path.write_text("slim_rl:\n  train: {learning_rate: 1.0e-3}\n  seed: 1\n  train: {steps: 3}\n")
-    with pytest.raises(ConfigError, match=r"twice\.yaml.*'train' stands twice.*line 4"):
+@pytest.mark.parametrize("line", BROKEN.strip().splitlines())
+def test_a_broken_file_is_named(tmp_path: Path, line: str) -> None:
+    content, _, says = line.partition(" => ")
+    path = tmp_path / "c.yaml"
+    with pytest.raises(ConfigError, match=r"c\.yaml"):
         load_config(path)
+    path.write_text(content)
+    with pytest.raises(ConfigError, match=says):
+        load_config(path)
+
+
+def test_a_merged_key_may_stand_again(tmp_path: Path) -> None:
+    path = tmp_path / "merged.yaml"
     path.write_text("slim_rl:\n  game: &board {n: 4, max_turns: 9}\n  arms: {more: {<<: *board, n: 5}}\n")
     assert load_config(path).arms == {"more": {"n": 5, "max_turns": 9}}
 

@@ -17,6 +17,7 @@ from slim_rl.config import Config, load_config, parse_config
 from slim_rl.config.section import Key
 from slim_rl.config.trainers import KEYS, Trainer, lookup, shortened, values
 from tests.fakes.cluster import known_flags, write_model
+from tests.paths import ROOT
 
 # Of every key that a trainer has a name for, a value that is no trainer's default.
 UNUSUAL: dict[str, Any] = yaml.safe_load("""
@@ -124,50 +125,28 @@ def test_a_key_that_a_launcher_sets_too_is_refused_by_its_name(
             importlib.import_module("slim_rl.backends.trl.arguments").grpo_arguments(Config(), tmp_path)
 
 
-@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
-def test_every_key_is_one_of_the_configs(key: Any) -> None:
-    lookup(Config(), key.name)
-    assert any((key.slime, key.trl, key.verl, key.note, key.may_change, not key.decides, key.is_read))
-
-
-def test_no_key_and_no_name_stands_twice() -> None:
-    names = [key.name for key in KEYS]
-    assert len(names) == len(set(names))
-    for trainer in ("slime", "trl", "verl"):
-        all_names = [name for key in KEYS for name in getattr(key, trainer)]
-        assert len(all_names) == len(set(all_names)), trainer
-
-
-def test_slime_knows_every_flag_of_the_table() -> None:
+def test_every_key_is_one_of_the_configs_and_no_name_stands_twice() -> None:
+    for key in KEYS:
+        lookup(Config(), key.name)
+        assert any((key.slime, key.trl, key.verl, key.note, key.may_change, not key.decides, key.is_read)), key.name
+    for names in (
+        [key.name for key in KEYS],
+        *([name for key in KEYS for name in getattr(key, trainer)] for trainer in INSTEAD),
+    ):
+        assert len(names) == len(set(names))
     assert {flag for key in KEYS for flag in key.slime} <= known_flags()
 
 
-def test_where_the_trainers_values_differ_they_are_converted() -> None:
-    plain = values(Config(), "slime")
-    assert not plain["--disable-grpo-std-normalization"] and not plain["--use-kl-loss"]
-    assert plain["--kl-loss-coef"] is None
-    assert plain["--kl-loss-type"] is None and not plain["--use-unbiased-kl"]
-    other = parse_config({"train": {"scale_rewards": False, "kl_coef": 0.01, "report_to": ["wandb"]}})
-    flags = values(other, "slime")
-    assert flags["--disable-grpo-std-normalization"] is True and flags["--use-kl-loss"] is True
-    assert (flags["--use-wandb"], flags["--use-tensorboard"]) == (True, False)
-    assert values(other, "trl")["scale_rewards"] == "none"
-    assert values(other, "verl")["algorithm.norm_adv_by_std_in_grpo"] is False
+CONVERTED = (ROOT / "tests" / "converted_keys.txt").read_text(encoding="utf-8").splitlines()
 
 
-def test_weights_decay_and_adam_remembers_alike_in_every_trainer() -> None:
-    for trainer, name in (("slime", "--{}-{}"), ("trl", "{}_{}")):
-        found = values(Config(), trainer)  # type: ignore[arg-type]
-        parts = (("weight", "decay"), ("adam", "beta1"), ("adam", "beta2"))
-        assert [found[name.format(*part)] for part in parts] == [0.0, 0.9, 0.999]
-    assert values(Config(), "verl")["actor_rollout_ref.actor.optim.weight_decay"] == 0.0
-
-
-def test_a_frozen_policy_learns_at_the_rate_0_in_every_trainer() -> None:
-    config = parse_config({"train": {"frozen": True, "learning_rate": 1e-3}})
-    names = {"slime": "--lr", "trl": "learning_rate", "verl": "actor_rollout_ref.actor.optim.lr"}
-    assert {values(config, trainer)[name] for trainer, name in names.items()} == {0.0}  # type: ignore[arg-type]
-    assert config.train.learning_rate == 1e-3
+@pytest.mark.parametrize("line", CONVERTED)
+def test_value_has_each_trainers_name_and_form(line: str) -> None:
+    """Each line: trainer | keys of `train` => the trainer's names and values."""
+    given, _, expected = line.partition(" => ")
+    trainer, _, train = given.partition(" | ")
+    found = values(parse_config({"train": yaml.safe_load(train)}), trainer)  # type: ignore[arg-type]
+    assert yaml.safe_load(expected).items() <= found.items()
 
 
 def trl_rates(train: dict[str, Any]) -> list[float]:
@@ -201,12 +180,8 @@ def test_trl_warms_up_under_every_schedule(schedule: str) -> None:
     assert (rates[-1] == 1.0) == (schedule == "constant")
 
 
-def test_a_rate_that_falls_at_the_end_is_known_to_trl_and_slime() -> None:
+def test_trls_rate_falls_at_the_end() -> None:
     train = {"lr_schedule": "wsd", "lr_decay_steps": 20, "steps": 60}
-    flags = values(parse_config({"train": train}), "slime")
-    assert flags["--lr-decay-style"] == "WSD" and flags["--lr-wsd-decay-style"] == "linear"
-    assert flags["--lr-wsd-decay-iters"] == 20
-    assert values(Config(), "slime")["--lr-wsd-decay-iters"] is None
     rates = trl_rates(train)
     assert set(rates[:41]) == {1.0}
     assert rates[-3:] == pytest.approx([0.15, 0.1, 0.05])
@@ -244,20 +219,3 @@ def test_what_is_shortened_is_said_with_the_ways_out() -> None:
         "train.warmup_steps and train.lr_decay_steps, to change that."
     )
     assert "they are shortened to 4 and 0" in shortened(load_config("matching_1gpu", ["train.steps=5"]))
-
-
-def test_what_the_loss_is_divided_by_has_each_trainers_name() -> None:
-    names = [
-        ("trl", "loss_type"),
-        ("verl", "actor_rollout_ref.actor.loss_agg_mode"),
-        ("slime", "--calculate-per-token-loss"),
-    ]
-    expected = {
-        None: ["dapo", "token-mean", False],  # each trainer's own default
-        "sequence": ["grpo", "seq-mean-token-mean", False],
-        "token": ["dapo", "token-mean", True],
-        "constant": ["dr_grpo", "seq-mean-token-sum-norm", False],
-    }
-    for loss, found in expected.items():
-        config = parse_config({"train": {"loss": loss}})
-        assert [values(config, trainer)[name] for trainer, name in names] == found

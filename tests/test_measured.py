@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import pytest
 
 from examples.treasure import Compass, Treasure
-from slim_rl.config import Config, parse_config
+from slim_rl.config import parse_config
 from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.log import DialogueLog, annotate, read_log
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.players import Partner
-from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.record import StopReason, Turn
 from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import BaseEnvironment, View, game_of
@@ -43,24 +43,12 @@ class Seeker(Partner):
 
     identity: ClassVar[dict[str, Any]] = {"kind": "seeker"}
 
-    async def act(self, view: View) -> Any:
-        from slim_rl.dialogue.players import Turn
-
+    async def act(self, view: View) -> Turn:
         return Turn("Is it in row B?" if not view.history else "5")
 
 
 PATH = f"{__name__}.Bare"
-
-
-def config() -> Config:
-    return parse_config({"environment": PATH, "game": {}, "partner": {"kind": "honest"}, "arms": {}})
-
-
-def played() -> list[Dialogue]:
-    worker = RolloutWorker(config(), None, Seeker())
-    rows = [GameRow.of(Bare(), f"g{n}", {"treasure": [1, n % 3]}) for n in range(4)]
-    episodes = [worker.spec(row, "test", step=0, group="a") for row in rows]
-    return [dialogue for (dialogue,) in asyncio.run(worker.play_all(episodes, done=annotate))]
+CONFIG = {"environment": PATH, "game": {}, "partner": {"kind": "honest"}, "arms": {}}
 
 
 def test_only_the_rules_are_asked_of_a_game() -> None:
@@ -70,22 +58,21 @@ def test_only_the_rules_are_asked_of_a_game() -> None:
 
 
 def test_it_is_played_logged_read_and_paid_for(tmp_path: Path) -> None:
-    dialogues = played()
+    worker = RolloutWorker(parse_config(CONFIG), None, Seeker())
+    rows = [GameRow.of(Bare(), f"g{n}", {"treasure": [1, n % 3]}) for n in range(4)]
+    episodes = [worker.spec(row, "test", step=0, group="a") for row in rows]
+    dialogues = [dialogue for (dialogue,) in asyncio.run(worker.play_all(episodes, done=annotate))]
     assert [dialogue.reward for dialogue in dialogues] == [0.5, 1.0, 0.5, 0.5]
     assert {dialogue.stop_reason for dialogue in dialogues} == {StopReason.FINISHED}
     with DialogueLog(tmp_path / "train.jsonl") as log:
         for dialogue in dialogues:
             log.append(dialogue)
-    assert game_of(PATH) is Bare
     again = list(read_log(tmp_path / "train.jsonl"))
-    assert [measures(dialogue)["questions"] for dialogue in again] == [0] * 4
-    priced = parse_config(
-        {"environment": PATH, "game": {}, "partner": {"kind": "honest"}, "arms": {}},
-        ["train={reward: price, reward_args: {price: 0.5}}"],
-    )
+    assert game_of(PATH) is Bare and [measures(dialogue)["questions"] for dialogue in again] == [0] * 4
+    priced = parse_config(CONFIG, ["train={reward: price, reward_args: {price: 0.5}}"])
     assert make_training_reward(priced)(again, 0).rewards == [0.5, 1.0, 0.5, 0.5]
 
 
 def test_what_it_cannot_tell_is_said_in_a_sentence() -> None:
     with pytest.raises(ConfigError, match="no scripted players, frontier or references"):
-        incentives.measure(config(), num_games=2)
+        incentives.measure(parse_config(CONFIG), num_games=2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -35,75 +34,64 @@ def write(folder: Path, make_dialogue: MakeDialogue, name: str = "a") -> Path:
     return folder
 
 
-def test_a_log_says_what_made_it_and_the_report_says_it_again(
+@pytest.mark.usefixtures("unprinted")
+def test_report_shows_one_provenance_entry_per_command(
     tmp_path: Path, make_dialogue: MakeDialogue, called: Callable[..., None]
 ) -> None:
-    called("bin/slim-rl", "train", "a.yaml")
-    write(write(tmp_path / "log", make_dialogue), make_dialogue, "b")
-    (entry,) = provenance.read(tmp_path / "log")
-    assert entry["command"] == "slim-rl train a.yaml" and entry["packages"]["numpy"]
-    assert entry["machine"]["cores"] >= 1 and entry["machine"]["processor"]
-    summary = analyze([tmp_path / "log"], tmp_path / "plots")
-    assert summary.results["provenance"] == [entry]
-    page = summary.report.read_text(encoding="utf-8")
-    assert provenance.code_of(entry) in page and provenance.machine_of(entry) in page
-
-
-def test_each_command_has_one_provenance_entry(
-    tmp_path: Path, make_dialogue: MakeDialogue, called: Callable[..., None]
-) -> None:
-    for words in (["slim-rl", "train"], ["slim-rl", "evaluate", "--games", "3"], ["slim-rl", "train"]):
+    for words in (["bin/slim-rl", "train"], ["slim-rl", "evaluate", "--games", "3"], ["slim-rl", "train"]):
         called(*words)
         write(tmp_path, make_dialogue, words[1])
-    assert [entry["command"] for entry in load([tmp_path]).provenance] == [
-        "slim-rl train",
-        "slim-rl evaluate --games 3",
-    ]
+    train, evaluate = load([tmp_path]).provenance
+    assert [train["command"], evaluate["command"]] == ["slim-rl train", "slim-rl evaluate --games 3"]
+    assert train["packages"]["numpy"] and train["machine"]["cores"] >= 1 and train["machine"]["processor"]
+    summary = analyze([tmp_path], tmp_path / "plots")
+    page = summary.report.read_text(encoding="utf-8")
+    assert summary.results["provenance"] == [train, evaluate]
+    assert provenance.code_of(train) in page and provenance.machine_of(train) in page
+
+
+def test_page_made_again_has_one_entry(tmp_path: Path, called: Callable[..., None]) -> None:
     for page in "ab":
         called("slim-rl", "lab", "page", page)
         provenance.record(tmp_path, again=True)
-    assert [entry["command"] for entry in provenance.read(tmp_path)] == ["slim-rl lab page b"], "made again whole"
+    assert [entry["command"] for entry in provenance.read(tmp_path)] == ["slim-rl lab page b"]
     (tmp_path / "taken").write_text("")
     provenance.record(tmp_path / "taken")  # a disk that refuses it stops nothing
 
 
 def test_processes_that_begin_at_once_lose_nothing(tmp_path: Path) -> None:
     code = "import sys; from pathlib import Path; from slim_rl import provenance; provenance.record(Path(sys.argv[1]))"
-    begun = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path), str(i)]) for i in range(4)]
-    assert [process.wait() for process in begun] == [0] * 4
-    assert len({entry["command"] for entry in provenance.read(tmp_path)}) == 4
-    assert {path.name for path in tmp_path.iterdir()} == {provenance.FILE, f".{provenance.FILE}.lock"}, (
-        "nothing else is left"
-    )
+    begun = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path), str(i)]) for i in range(3)]
+    assert [process.wait() for process in begun] == [0] * 3
+    assert len({entry["command"] for entry in provenance.read(tmp_path)}) == 3
+    assert {path.name for path in tmp_path.iterdir()} == {provenance.FILE, f".{provenance.FILE}.lock"}
 
 
-@pytest.mark.parametrize("content", ["", "{", "[1]", '{"a": 1}', "\xff"])
-def test_a_file_that_is_none_is_read_as_none(tmp_path: Path, content: str) -> None:
-    (tmp_path / provenance.FILE).write_bytes(content.encode("latin-1"))
-    assert provenance.read(tmp_path) == []
+def test_a_file_that_is_none_is_read_as_none(tmp_path: Path) -> None:
+    for content in (b"", b"{", b"[1]", b'{"a": 1}', b"\xff"):
+        (tmp_path / provenance.FILE).write_bytes(content)
+        assert provenance.read(tmp_path) == []
 
 
-def test_words(tmp_path: Path) -> None:
-    entry = {
-        "command": "slim-rl train",
-        "date": "2026-11-23",
-        "commit": "2e54b8f",
-        "clean": False,
-        "packages": {"torch": "2.13.0"},
-    }
-    entry |= {"machine": {"cores": 2, "processor": "an Intel Xeon", "instructions": "avx512f", "gpus": []}}
-    assert provenance.sentence(entry) == (
-        "`slim-rl train` on 2026-11-23; commit 2e54b8f, with changes that are not committed, torch 2.13.0; 2 cores of an Intel Xeon, "
+TRAINED = {
+    "command": "slim-rl train",
+    "date": "2026-11-23",
+    "commit": "2e54b8f",
+    "clean": False,
+    "packages": {"torch": "2"},
+}
+TRAINED["machine"] = {"cores": 2, "processor": "an Intel Xeon", "instructions": "avx512f", "gpus": []}
+
+
+def test_sentence_names_command_code_and_machine_without_markup() -> None:
+    assert provenance.sentence(TRAINED) == (
+        "`slim-rl train` on 2026-11-23; commit 2e54b8f, with changes that are not committed, torch 2; 2 cores of an Intel Xeon, "
         "avx512f, no GPU."
     )
     assert provenance.code_of({"slim_rl": "0.1.0", "commit": None}) == "slim_rl 0.1.0"
-    assert provenance.sentence(json.loads("{}")).endswith("no GPU.")
-
-
-def test_what_another_says_of_a_log_is_no_markup() -> None:
-    said = provenance.sentence(
-        {"command": "x` [click](https://evil.example) `", "date": "[now](there)", "machine": "two cores <b>"}
-    )
+    assert provenance.sentence({}).endswith("no GPU.")
+    evil = {"command": "x` [click](https://evil.example) `", "date": "[now](there)", "machine": "two cores <b>"}
+    said = provenance.sentence(evil)
     assert said.count("`") == 2 and "\\[now]" in said and "\\<b>" in said
 
 

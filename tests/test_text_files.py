@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +23,13 @@ from tests.made import STATE, MakeDialogue
 
 ODD = "\u2028 \u2029 \x85 \x0b \x0c \x1c \x1d \x1e \r"
 SAID = (f"[message] What is{ODD}Ava Li on Electra?", f"[message] 1{ODD}80.")
-
-
-BOARD: dict[str, Any] = {"table": [[9, 1], [1, 9]], "mask1": [[1, 1], [1, 1]], "mask2": [[1, 1], [1, 1]]}
-HELLO = {"type": "message", "player": 0, "message": {"data": "Hello."}}
-
-READERS = {
-    "games": (
-        json.dumps(BOARD) + "\n" + json.dumps({**BOARD, "seat": 1}),
-        lambda path: len(read_rows(path, MatchingEnv())),
-    ),
-    "recorded games": (json.dumps({**BOARD, "action_log": [HELLO]}), lambda path: len(list(read_recorded(path)))),
-    "config": ("slim_rl:\n  name: mine\n", lambda path: load_config(path).name),
-    "prompt": ("<!-- version: 3 -->\nBe shy.", lambda path: read_prompt(OpenAIConfig(prompt=path), None)),
-    "text of a page": ("What it shows.", lambda path: _by_hand(path)),
-}
+READERS: list[tuple[str, Callable[[Path], Any]]] = [
+    (json.dumps(STATE) + "\n" + json.dumps({**STATE, "seat": 1}), lambda path: len(read_rows(path, MatchingEnv()))),
+    (json.dumps({**STATE, "action_log": []}), lambda path: len(list(read_recorded(path)))),
+    ("slim_rl:\n  name: mine\n", lambda path: load_config(path).name),
+    ("<!-- version: 3 -->\nBe shy.", lambda path: read_prompt(OpenAIConfig(prompt=path), None)),
+    ("What it shows.", _by_hand),
+]
 
 
 def test_odd_line_ends_in_a_message_cut_no_line(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
@@ -62,9 +55,8 @@ def test_odd_line_ends_in_a_message_cut_no_line(make_dialogue: MakeDialogue, tmp
         assert len(list(jsonl.read(tmp_path / "chat.jsonl"))) == 2
 
 
-@pytest.mark.parametrize("kind", READERS)
-def test_byte_order_mark_changes_nothing(tmp_path: Path, kind: str) -> None:
-    content, read = READERS[kind]
+@pytest.mark.parametrize(("content", "read"), READERS)
+def test_byte_order_mark_changes_nothing(tmp_path: Path, content: str, read: Callable[[Path], Any]) -> None:
     for name, mark in (("plain", b""), ("marked", b"\xef\xbb\xbf")):
         (tmp_path / name).write_bytes(mark + content.encode())
     assert read(tmp_path / "marked") == read(tmp_path / "plain") != 0

@@ -40,11 +40,3 @@ def evil_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
             dialogue.turns[0].text = dialogue.turns[0].thought = dialogue.turns[0].error = synthetic.EVIL
             file.write(orjson.dumps(dialogue.to_dict(tokens=False)) + b"\n")
     return analyze([folder], folder / "plots").report
-
-
-@pytest.fixture
-def unprinted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures are drawn, and stand on the page blank: two thirds of a report's time go into setting and printing them. For tests of
-    something else, on logs like those of which `analysed` and the page of an experiment have them printed."""
-    blank = b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"></svg>'
-    monkeypatch.setattr("slim_rl.analysis.page.to_bytes", lambda figure, form: blank)

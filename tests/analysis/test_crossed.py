@@ -50,30 +50,22 @@ def test_the_error_is_that_of_two_way_clustering() -> None:
     assert st.contrast([arm], (1,)).se == pytest.approx(fit.bse[0], rel=0.03)
 
 
-@pytest.mark.parametrize(("of_run", "of_game", "noise"), [(1, 0, 1), (0.3, 1, 1), (0.05, 0.5, 3)])
-def test_intervals_cover_the_truth_in_95_of_100_experiments(of_run: float, of_game: float, noise: float) -> None:
-    """A difference of changes: the arms' games have effects that differ, seeds have theirs, and so has each dialogue."""
-    rng = np.random.default_rng(3)
-    covered = []
-    for _ in range(500):
+@pytest.mark.parametrize(
+    ("of_run", "of_game", "noise", "weights"),
+    [(1, 0, 1, (-1, 1)), (0.3, 1, 1, (-1, 1)), (0.05, 0.5, 3, (-1, 1)), (1, 0.5, 1, (-0.5, 0, 0.5))],
+)
+def test_intervals_cover_the_truth_in_95_of_100(
+    of_run: float, of_game: float, noise: float, weights: tuple[float, ...]
+) -> None:
+    """A difference of changes, or a slope: the arms' games have effects that differ, seeds have theirs, and so has each dialogue."""
+    rng, covered = np.random.default_rng(3), []
+    for _ in range(150):
         shared = rng.normal(0, 1, 30)
-        arms = [played(rng, 6, shared + rng.normal(0, of_game, 30), of_run, noise, mean) for mean in (0.5, 0.0)]
-        got = st.contrast(arms, (1, -1))
-        covered.append(got.low <= 0.5 <= got.high)
-    assert 0.93 <= np.mean(covered) <= 0.99  # wider than need be where seeds hardly differ, never narrower
-
-
-def test_a_slope_over_doses_covers_too() -> None:
-    rng = np.random.default_rng(4)
-    doses = np.array([0, 0.25, 0.5, 0.75, 1.0])
-    weights = (doses - doses.mean()) / ((doses - doses.mean()) ** 2).sum()
-    covered = []
-    for _ in range(300):
-        games = rng.normal(0, 1, 25)
-        arms = [played(rng, 5, games * (1 + dose), mean=2 * dose) for dose in doses]
+        games = [shared + rng.normal(0, of_game, 30) for _ in weights]
+        arms = [played(rng, 6, each, of_run, noise, mean=number) for number, each in enumerate(games)]
         got = st.contrast(arms, weights)
-        covered.append(got.low <= 2 <= got.high)
-    assert 0.92 <= np.mean(covered) <= 0.98
+        covered.append(got.low <= 1 <= got.high)
+    assert 0.91 <= np.mean(covered) <= 0.995  # wider than need be where seeds hardly differ, never narrower
 
 
 def test_every_interval_says_over_what() -> None:
@@ -92,13 +84,9 @@ def test_every_interval_says_over_what() -> None:
 
 
 def test_missing_dialogues_are_left_out() -> None:
-    rng = np.random.default_rng(5)
-    arms = [played(rng, 4, rng.normal(size=50)), played(rng, 4, rng.normal(size=50), mean=1)]
-    holes = [arm.mask(rng.random(arm.shape) < 0.1) for arm in arms]
-    whole, part = st.contrast(arms, (1, -1)), st.contrast(holes, (1, -1))
-    assert part.value == pytest.approx(whole.value, abs=0.1)
-    assert part.se == pytest.approx(whole.se, rel=0.2)
-    assert part.clusters == 50
+    arm = played(np.random.default_rng(5), 4, np.zeros(50))
+    part = st.contrast([arm.mask(np.random.default_rng(6).random(arm.shape) < 0.1)], (1,))
+    assert part.value == pytest.approx(st.contrast([arm], (1,)).value, abs=0.1) and part.clusters == 50
 
 
 def test_what_cannot_be_known_has_no_interval() -> None:
@@ -139,11 +127,11 @@ def test_equivalence_needs_a_narrow_interval_inside_the_margin() -> None:
 def test_one_more_run_is_less_certain_than_the_mean() -> None:
     rng = np.random.default_rng(7)
     hits = []
-    for _ in range(2000):
+    for _ in range(1000):
         *seen, new = rng.normal(size=6)
         low, high = st.next_run(np.array(seen))
         hits.append(low <= new <= high)
-    assert np.mean(hits) == pytest.approx(0.95, abs=0.015)
+    assert np.mean(hits) == pytest.approx(0.95, abs=0.02)
 
 
 def test_difference_without_variance_takes_the_permutation_p() -> None:

@@ -52,13 +52,6 @@ def test_grouped_means_are_the_means_of_the_groups() -> None:
         assert (row["mean"], row.low, row.high) == pytest.approx((alone.value, alone.low, alone.high))
 
 
-def test_intervals_widen_when_dialogues_share_a_game() -> None:
-    data = clustered_data(2)
-    together = st.clustered_mean(data.y, data.cluster)
-    apart = st.clustered_mean(data.y, np.arange(len(data)))
-    assert together.high - together.low > 1.5 * (apart.high - apart.low)
-
-
 @pytest.mark.parametrize("y", [[], [1.0], [1.0, np.nan]])
 def test_fewer_than_two_games_give_no_interval_and_say_so(y: list[float]) -> None:
     got = st.clustered_mean(np.array(y), np.arange(len(y)))
@@ -72,15 +65,6 @@ def test_fewer_than_two_games_give_no_interval_and_say_so(y: list[float]) -> Non
 def test_corrections_by_hand() -> None:
     assert st.holm([0.01, np.nan, 0.04, 0.03]) == pytest.approx([0.03, np.nan, 0.06, 0.06], nan_ok=True)
     assert np.isnan(st.holm([np.nan])).all()
-
-
-def test_the_clustered_interval_covers_the_truth() -> None:
-    hits = 0
-    for seed in range(300):
-        data = clustered_data(seed, games=30)
-        got = st.clustered_mean(data.y, data.cluster)
-        hits += got.low <= 0 <= got.high
-    assert 0.92 <= hits / 300 <= 0.98
 
 
 # -- two checkpoints of one run: `compare` and `change` pair them by game
@@ -105,9 +89,6 @@ def test_paired_games_that_are_equal_or_too_few() -> None:
     assert paired(same, {"a": 1.5, "b": 1.6}).p == 2 / 2**2  # two games that change alike show little
     lonely = paired(same, {"a": 0.9})
     assert np.isnan(lonely.low) and lonely.note and np.isnan(paired(same, {"z": 0.9}).value)
-
-
-# -- corrections
 
 
 # -- intervals that stay in range
@@ -150,24 +131,17 @@ def test_intervals_shrink_with_certainty(games: int, size: int, data: draw.DataO
         assert ends[0][0] >= ends[1][0] - 1e-9 and ends[0][2] == 1.0 and ends[0][3] >= ends[1][3] - 1e-9
 
 
-def test_no_interval_goes_above_its_ceiling() -> None:
+def test_an_interval_ends_at_its_bound_if_all_values_are_within() -> None:
+    games, at = np.arange(10), st.clustered_mean
     net = np.array([1.0] * 9 + [-0.5])
-    got, free = (st.clustered_mean(net, np.arange(10), within=(-np.inf, end)) for end in (1.0, np.inf))
+    got, free = (at(net, games, within=(-np.inf, end)) for end in (1.0, np.inf))
     assert got.high == 1.0 < free.high and got.low == free.low
     assert st.arm_mean(pd.DataFrame([net]), within=(-np.inf, 1.0)).high == 1.0
-
-
-def test_values_outside_keep_their_t_interval() -> None:
-    y = np.array([0.5, 1.5, 0.9, 1.2])
-    assert st.clustered_mean(y, np.arange(4), within=st.SHARE) == st.clustered_mean(y, np.arange(4))
-
-
-def test_the_interval_of_a_count_ends_at_zero() -> None:
-    seldom, games = np.array([0.0] * 19 + [1.0]), np.arange(20)
-    count, number = st.clustered_mean(seldom, games, within=(0.0, np.inf)), st.clustered_mean(seldom, games)
+    seldom = np.array([0.0] * 9 + [1.0])
+    count, number = at(seldom, games, within=(0.0, np.inf)), at(seldom, games)
     assert number.low < 0 == count.low and count.high == number.high
-    negative = -seldom
-    assert st.clustered_mean(negative, games, within=(0.0, np.inf)) == st.clustered_mean(negative, games)
+    for values, within in ((-seldom, (0.0, np.inf)), (net + 1, st.SHARE)):
+        assert at(values, games, within=within) == at(values, games)
 
 
 def test_a_difference_of_shares_stays_in_range() -> None:

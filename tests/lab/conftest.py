@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from tests.analysis import synthetic
-from tests.analysis.conftest import analysed, log_dir, unprinted
+from tests.analysis.conftest import analysed, log_dir
 
-__all__ = ["analysed", "log_dir", "manifest_path", "unprinted"]  # fixtures
+__all__ = ["analysed", "log_dir", "manifest_path"]  # fixtures
 
 SEEDS, GAMES, STEPS = 4, 30, 20
 CONTRASTS: list[dict[str, Any]] = yaml.safe_load("""
