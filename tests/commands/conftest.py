@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +46,3 @@ def speak() -> Callable[..., list[int]]:
         return chat.said_ids("[message] What is Ava Li on BLEU?" if first else plan)
 
     return answer
-
-
-@pytest.fixture
-def endpoint() -> Iterator[str]:
-    """A chat endpoint in a separate process; it answers by the shy partner's rules, so as a policy it agrees to nothing."""
-    command = [sys.executable, "-m", "tests.fakes.openai_server"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-        process.terminate()

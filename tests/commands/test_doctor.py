@@ -15,6 +15,7 @@ from slim_rl.commands.doctor import command
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.dialogue.games_file import ensure_games
 from slim_rl.dialogue.players import Partner
+from slim_rl.dialogue.record import Turn
 from slim_rl.errors import ConfigError
 from tests.fakes.cluster import write_model
 
@@ -29,18 +30,9 @@ def policy(tmp_path: Path, tokenizer: Any) -> Path:
 
 @pytest.fixture
 def config(tmp_path: Path, policy: Path) -> dict[str, Any]:
-    return {
-        "game": {"n": 3, "scales": False},
-        "data": {
-            "train": str(tmp_path / "games.jsonl"),
-            "eval": str(tmp_path / "eval.jsonl"),
-            "num_train": 5,
-            "num_eval": 2,
-        },
-        "policy": {"model": str(policy)},
-        "output_dir": str(tmp_path / "runs"),
-        "train": {"games_per_step": 4},
-    }
+    data = {"train": f"{tmp_path}/games.jsonl", "eval": f"{tmp_path}/eval.jsonl", "num_train": 5, "num_eval": 2}
+    settings = {"policy": {"model": str(policy)}, "output_dir": f"{tmp_path}/runs", "train": {"games_per_step": 4}}
+    return {"game": {"n": 3, "scales": False}, "data": data, **settings}
 
 
 def doctor(tmp_path: Path, config: dict[str, Any]) -> dict[str, Check]:
@@ -56,8 +48,7 @@ def test_a_machine_that_is_well(tmp_path: Path, config: dict[str, Any]) -> None:
     with pytest.raises(typer.Exit) as ended:
         command(tmp_path / "config.yaml")
     assert ended.value.exit_code == 0
-    assert "prompt has" in checks["model"].finding
-    assert "shy answered" in checks["partner"].finding
+    assert "prompt has" in checks["model"].finding and "shy answered" in checks["partner"].finding
     assert sorted(path.name for path in tmp_path.iterdir()) == ["Qwen3-0.6B", "config.yaml"], "looking writes nothing"
 
 
@@ -72,12 +63,7 @@ def test_what_breaks_in_a_check_is_its_own_finding() -> None:
         return [Check("c", "pass", "fine"), Check("d", "warn", "odd", "look")]
 
     checks = examine(Config(), {"a": breaks, "b": refuses, "c": works})
-    assert [(check.name, check.status) for check in checks] == [
-        ("a", "fail"),
-        ("b", "fail"),
-        ("c", "pass"),
-        ("d", "warn"),
-    ]
+    assert [f"{check.name} {check.status}" for check in checks] == ["a fail", "b fail", "c pass", "d warn"]
     assert checks[0].finding == "KeyError: 'scale1'" and checks[0].fix
     assert checks[1] == Check("b", "fail", "Too hot; cool it.")
 
@@ -103,15 +89,12 @@ def test_what_a_start_would_refuse_fails(tmp_path: Path, config: dict[str, Any],
 
 
 def test_template_without_an_end_token_fails(tmp_path: Path, config: dict[str, Any], policy: Path) -> None:
-    path = policy / "tokenizer_config.json"
-    settings = json.loads(path.read_text())
     template = "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}assistant: "
-    settings["chat_template"] = template
-    path.write_text(json.dumps(settings))
+    path = policy / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": template}))
     (policy / "chat_template.jinja").write_text(template)
     check = doctor(tmp_path, config)["model"]
-    assert check.status == "fail"
-    assert "control token" in check.finding
+    assert check.status == "fail" and "control token" in check.finding
 
 
 def test_each_partner_of_a_mixture_is_asked(config: dict[str, Any]) -> None:
@@ -126,7 +109,5 @@ class Stranger(Partner):
 
     identity: ClassVar[dict[str, Any]] = {"kind": "stranger"}
 
-    async def act(self, view: Any) -> Any:
-        from slim_rl.dialogue.record import Turn
-
+    async def act(self, view: Any) -> Turn:
         return Turn("![hello")

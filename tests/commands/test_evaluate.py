@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import yaml
 
 from examples.treasure import Treasure
 from slim_rl.analysis.load import frame_of as frame
@@ -24,7 +25,6 @@ from slim_rl.dialogue.players import make_partners
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.games.matching import MatchingEnv
-from slim_rl.games.matching.state import GameState
 from slim_rl.lab.interventions import INSTEAD, TRIES, NeverAsk
 from slim_rl.measured import measured
 from slim_rl.policies import weights_digest
@@ -80,33 +80,28 @@ def test_a_game_may_be_played_several_times(config, chat, tmp_path) -> None:
     assert len({d.id for d in everything}) == len({d.seed for d in everything}) == 9, "each another dialogue"
     assert {d.id for d in once} < {d.id for d in everything}, "the first trial is the one that is played without"
     assert all(len([d for d in everything if d.group == group]) == 3 for group in {d.group for d in everything})
-    (row,) = answer(everything)[0][0].rows
-    assert (row["games"], row["games agreed"][:5]) == ("3", "33.3%")
+    (played, references), _ = answer(everything)
+    assert (played.rows[0]["games"], played.rows[0]["games agreed"][:5]) == ("3", "33.3%")
+    assert {"solo", "random"} <= {row["plan"] for row in references.rows}
 
 
 def test_forced_questions_are_informative_and_come_first(config, chat, tmp_path) -> None:
     made = intervention(config, "forced:2", Script(chat, [PLAN] * 8), chat)
     dialogues = held_out(config, chat, made, tmp_path / "forced.jsonl")
     for dialogue in dialogues:
-        row = frame([dialogue]).iloc[0]
-        state = GameState.from_dict(dialogue.game_state)
-        worth = sum(
-            b and not a for x, y in zip(state.mask1, state.mask2, strict=True) for a, b in zip(x, y, strict=True)
-        )
+        row, state = frame([dialogue]).iloc[0], dialogue.game_state
+        worth = (np.array(state["mask2"], bool) & ~np.array(state["mask1"], bool)).sum()
         assert (row.questions, row.informative_pairs, row.informative_forced) == (0, 0, min(2, worth))
         assert dialogue.policy["intervention"].startswith("forced")
     (row,) = answer(dialogues)[0][0].rows
     assert row["questions per game"].startswith("0.000") and float(row["forced questions"].split()[0]) > 0
 
 
-def test_a_forbidden_question_is_drawn_again(chat) -> None:
-    policy = NeverAsk(
-        Script(chat, ["[message] What is Ava Li on BLEU?", "[message] How good is Noah on SWAG?", PLAN]),
-        chat,
-        measured(MatchingEnv).asks,
-    )
-    sampled = asyncio.run(policy.sample([1], 64, "k"))
-    assert chat.decode(sampled.ids)[0] == PLAN
+def test_a_forbidden_question_is_drawn_again_and_then_replaced(chat) -> None:
+    asked = ["[message] What is Ava Li on BLEU?", "[message] How good is Noah on SWAG?"]
+    for said, taken in (([*asked, PLAN], PLAN), (asked[:1] * TRIES, f"[message] {INSTEAD}")):
+        policy = NeverAsk(Script(chat, said), chat, measured(MatchingEnv).asks)
+        assert chat.decode(asyncio.run(policy.sample([1], 64, "k")).ids)[0] == taken
 
 
 @pytest.mark.parametrize("question", ["Alice on GPT-3?", "Tell me Alice on GPT-3.", "| Alice | GPT-3 | ? |"])
@@ -117,12 +112,6 @@ def test_a_question_is_forbidden_in_a_games_own_names_too(config, chat, tmp_path
     made = intervention(config, "forbidden", Script(chat, [f"[message] {question}", plan]), chat)
     (dialogue,) = held_out(config, chat, made, tmp_path / "forbidden.jsonl", num_games=1)
     assert [turn.text for turn in dialogue.turns if turn.role == "policy"] == [plan]
-
-
-def test_a_policy_that_can_only_ask_is_stopped(chat) -> None:
-    policy = NeverAsk(Script(chat, ["[message] What is Ava Li on BLEU?"] * TRIES), chat, measured(MatchingEnv).asks)
-    sampled = asyncio.run(policy.sample([1], 64, "k"))
-    assert chat.decode(sampled.ids)[0] == f"[message] {INSTEAD}"
 
 
 class Tagged(Treasure):
@@ -163,61 +152,43 @@ def test_cells_are_named_after_what_they_are() -> None:
     assert alone.arm_name == alone.opposite.name == "none", "in a game for one"
 
 
-def test_tables_hold_every_cell_and_measure(config, chat, tmp_path) -> None:
-    dialogues = held_out(config, chat, lambda job: Script(chat, [PLAN]), tmp_path / "t.jsonl")
-    cells = [replace(dialogue, arm=arm, step=None) for arm in ("b", "a") for dialogue in dialogues]
-    (played, compared, references), (evaluated, pair) = answer(cells)
-    assert [row["arm"] for row in played.rows] == ["a", "b"] and [row["games"] for row in played.rows] == ["8", "8"]
-    ((arm, baseline),) = [(row["arm"], row["baseline"]) for row in compared.rows]
-    assert (arm, baseline) == ("a", "b") and "a minus b" in pair, "the arm that is named first is the baseline"
-    assert {"solo", "random"} <= {row["plan"] for row in references.rows} and "16 dialogues of 8 games" in evaluated
-    trained = [replace(dialogue, step=step) for step in (0, 5) for dialogue in dialogues]
-    (changed, _), sentences = answer(trained)
-    assert " → " in changed.rows[0]["reward"] and sentences[0].startswith("It did not clearly learn to ask")
-    assert frame([]).empty
+OTHER = """
+{seed: 1}
+{partner: {args: {wordings: 2}}}
+{limits: {turn_tokens: 7}}
+{train: {reward: price, reward_args: {price: 0.1}}}
+"""
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"seed": 1},
-        {"partner": {"args": {"wordings": 2}}},
-        {"limits": {"turn_tokens": 7}},
-        {"train": {"reward": "price", "reward_args": {"price": 0.1}}},
-    ],
-    ids=lambda change: next(iter(change)),
-)
-def test_games_of_another_config_are_not_counted_as_its_own(config, tmp_path, change) -> None:
+def test_games_of_another_config_are_not_counted_as_its_own(config, tmp_path) -> None:
     cells, output = [Cell("scripted:greedy:2", "shy")], tmp_path / "logs"
     played = evaluate(config, cells, output, 4)
-    log = next(output.glob("*.jsonl"))
-    before = log.read_bytes()
-    with pytest.raises(
-        ConfigError, match=rf"{log.name} was played with other values of {next(iter(change))}.*--output"
-    ):
-        evaluate(config.changed(**change), cells, output, 4)
+    (log,) = output.glob("*.jsonl")
+    before, changes = log.read_bytes(), [yaml.safe_load(line) for line in OTHER.split("\n")[1:-1]]
+    for change in changes:
+        refused = rf"{log.name} was played with other values of {next(iter(change))}.*--output"
+        with pytest.raises(ConfigError, match=refused):
+            evaluate(config.changed(**change), cells, output, 4)
     assert log.read_bytes() == before
     harmless = config.changed(train={"steps": 3}, warmstart={"games": 7}, policy={"model": "another", "top_p": 0.5})
     assert evaluate(harmless, cells, output, 4) == played, "neither how it trains nor a model that does not play"
     log.unlink()
-    assert evaluate(config.changed(**change), cells, output, 4), "what is removed is played anew"
+    assert evaluate(config.changed(**changes[0]), cells, output, 4), "what is removed is played anew"
 
 
 def test_games_of_earlier_weights_are_not_counted(config, tmp_path) -> None:
-    log, folder = tmp_path / "cell.jsonl", tmp_path / "model"
+    log, folder, moved = tmp_path / "cell.jsonl", tmp_path / "model", tmp_path / "moved"
 
     def claim(folder: Path) -> None:
-        record_settings(
-            log, config.changed(policy={"model": str(folder)}), ["policy"], weights_digest(folder), "go elsewhere"
-        )
+        given = config.changed(policy={"model": str(folder)})
+        record_settings(log, given, ["policy"], weights_digest(folder), "go elsewhere")
 
     folder.mkdir()
     (folder / "model.safetensors").write_bytes(b"one")
     claim(folder)
     log.write_text("{}\n")
     claim(folder)
-    moved = folder.rename(tmp_path / "moved")
-    claim(moved)
+    claim(folder.rename(moved))
     (moved / "model.safetensors").write_bytes(b"two")
     with pytest.raises(ConfigError, match="other values of the model's weights; go elsewhere"):
         claim(moved)
@@ -237,18 +208,19 @@ def test_a_full_disk_is_one_sentence(slim_rl, monkeypatch, tmp_path, size: int) 
 
 
 def test_what_a_log_was_played_by_holds_no_password(config: Any, tmp_path: Path) -> None:
-    config = config.changed(partner={"openai": {"base_url": "http://bob:s3cret@host/v1"}})
     log = tmp_path / "log.jsonl"
-    record_settings(log, config, ["partner"], None, "elsewhere")
+
+    def record(host: str) -> None:
+        given = config.changed(partner={"openai": {"base_url": f"http://bob:s3cret@{host}/v1"}})
+        record_settings(log, given, ["partner"], None, "elsewhere")
+
+    record("host")
     log.touch()
-    record_settings(log, config, ["partner"], None, "elsewhere")
-    assert (
-        "http://***@host/v1" in log.with_suffix(".yaml").read_text()
-        and "s3cret" not in log.with_suffix(".yaml").read_text()
-    )
-    other = config.changed(partner={"openai": {"base_url": "http://bob:s3cret@other/v1"}})
+    record("host")
+    written = log.with_suffix(".yaml").read_text()
+    assert "http://***@host/v1" in written and "s3cret" not in written
     with pytest.raises(ConfigError, match="base_url"):
-        record_settings(log, other, ["partner"], None, "elsewhere")
+        record("other")
 
 
 def test_what_is_named_twice_is_played_once(slim_rl, monkeypatch, tmp_path) -> None:

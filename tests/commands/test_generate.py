@@ -17,14 +17,12 @@ from tests.paths import ROOT
 
 
 def test_a_full_disk_is_one_sentence_that_names_the_file(slim_rl, tmp_path) -> None:
-    games = tmp_path / "games.jsonl"
-    assert slim_rl("generate", "--num-games", "9", "--n", "3", "--output", games).returncode == 0
-    for arguments, named in (
-        (("generate", "--num-games", "9", "--n", "3", "--output", games), games),
-        (("analyze", "tests/goldens/dialogues/shy", "--output", tmp_path / "plots"), tmp_path / "plots"),
-    ):
+    games, plots = tmp_path / "games.jsonl", tmp_path / "plots"
+    generate = ("generate", "--num-games", "9", "--n", "3", "--output", games)
+    assert slim_rl(*generate).returncode == 0
+    for words, named in ((generate, games), (("analyze", "tests/goldens/dialogues/shy", "--output", plots), plots)):
         with largest_file(1024):
-            result = slim_rl(*arguments)
+            result = slim_rl(*words)
         assert result.returncode == 1 and "Traceback" not in result.stderr, result.stderr
         assert str(named) in result.stderr and "choose another" in result.stderr
     assert len(games.read_text().splitlines()) == 9, "what was there is still there"
@@ -58,5 +56,4 @@ def test_generate_makes_the_files_of_a_config_anew_when_told_to(slim_rl, tmp_pat
     assert refused.returncode == 1 and "slim-rl generate CONFIG --overwrite" in refused.stderr
     assert slim_rl("generate", config, "--set", "game.n=2", "--overwrite").returncode == 0
     more = process("generate", config, "-s", "game.n=2", "-s", "data.num_train=4", "-s", "train.games_per_step=2")
-    assert more.returncode == 0
-    assert more.stderr.startswith("slim-rl: ") and "has 3 of the 4 games" in more.stderr
+    assert more.returncode == 0 and more.stderr.startswith("slim-rl: ") and "has 3 of the 4 games" in more.stderr

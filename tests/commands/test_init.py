@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -10,10 +11,10 @@ import numpy as np
 import pytest
 import yaml
 
-from slim_rl.cli import main
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.lab.experiment.contrasts import load_manifest
 from tests.analysis.synthetic import make_board, make_dialogue
+from tests.commands.shell import refused, run
 from tests.paths import ROOT
 
 
@@ -23,26 +24,18 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def call(*words: str) -> int:
-    with pytest.raises(SystemExit) as end:
-        main(words)
-    return int(end.value.code or 0)
-
-
-def printed(capsys: pytest.CaptureFixture[str]) -> str:
-    return capsys.readouterr().out
-
-
+@pytest.mark.usefixtures("unprinted")
 def test_from_an_empty_folder_to_the_page(empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("lab", "init", "own") == 0 and "files to own/examples/" in printed(capsys)
+    run("lab", "init", "own")
+    assert "files to own/examples/" in capsys.readouterr().out
     shutil.copytree("own/examples/experiment", ".", dirs_exist_ok=True)
-    assert call("lab", "run", ".", "--dry-run") == 0
-    runs = [shlex.split(line)[-5].removeprefix("name=") for line in printed(capsys).splitlines()]
+    run("lab", "run", ".", "--dry-run")
+    runs = [shlex.split(line)[-5].removeprefix("name=") for line in capsys.readouterr().out.splitlines()]
     written = yaml.safe_load(Path("experiment.yaml").read_text())
     assert runs == [f"matching_local-{arm}-s{seed}" for seed in range(8) for arm in written["arms"]]
     play(runs)
-    assert call("lab", "page", ".") == 0
-    assert "It learned to ask: from 0.000 to 2.00 questions per game" in printed(capsys)
+    run("lab", "page", ".")
+    assert "It learned to ask: from 0.000 to 2.00 questions per game" in capsys.readouterr().out
     page = Path("results/README.md").read_text()
     for contrast in written["contrasts"]:
         assert f"| {contrast['name']} |" in page
@@ -53,22 +46,28 @@ def test_from_an_empty_folder_to_the_page(empty: Path, capsys: pytest.CaptureFix
 def play(runs: list[str]) -> None:
     """The logs that the runs would write, of scripted policies: those of shy ask twice after training, the others never."""
     rng = np.random.default_rng(0)
-    boards = [(f"g{n}", make_board(rng, 3)) for n in range(8)]
-    for run in runs:
-        arm = run.removeprefix("matching_local-").rpartition("-")[0]
-        with DialogueLog(Path("runs") / run / "logs" / "dialogues.jsonl") as log:
+    boards = [(f"g{n}", make_board(rng, 3)) for n in range(5)]
+    for name in runs:
+        arm = name.removeprefix("matching_local-").rpartition("-")[0]
+        with DialogueLog(Path("runs") / name / "logs" / "dialogues.jsonl") as log:
             for step, phase in ((0, "eval"), (0, "train"), (1, "train"), (2, "eval")):
-                for name, board in boards:
+                for game, board in boards:
                     asks = 2 if arm == "shy" and step == 2 else 0
-                    fields = {"id": f"{phase}/{step}/{name}", "game_id": name, "run": run, "phase": phase, "step": step}
+                    fields = {
+                        "id": f"{phase}/{step}/{game}",
+                        "game_id": game,
+                        "run": name,
+                        "phase": phase,
+                        "step": step,
+                    }
                     log.append(make_dialogue(rng, board, asks, arm, **fields))
 
 
 def test_what_is_written_is_never_over_a_persons_own_file(empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("lab", "init", "paper") == 0
+    run("lab", "init", "paper")
     mine = Path("paper/examples/experiment/experiment.yaml")
     mine.write_text("title: mine")
-    assert call("lab", "init", "paper") == 1 and "exists: name another" in capsys.readouterr().err
+    assert "exists: name another" in refused(capsys, "lab", "init", "paper")
     assert mine.read_text() == "title: mine"
 
 
@@ -76,8 +75,7 @@ def test_the_lines_that_are_commented_out_can_be_used(empty: Path) -> None:
     """Every key that the files name in a comment is one."""
     text = (ROOT / "examples" / "experiment" / "experiment.yaml").read_text()
     head, _, sources = text.partition("sources:")
-    opened = head.replace("# text:", "text:").replace("# preregistered:", "preregistered:")
-    opened = opened.replace("# measures:", "measures:").replace("# prices:", "prices:")
+    opened = re.sub("# (text|preregistered|measures|prices):", r"\1:", head)
     opened += "sources:" + sources.replace("  # forced_{each}:", "  forced_{each}:").replace("  #   ", "    ")
     Path("experiment.yaml").write_text(opened)
     manifest, contrasts = load_manifest(Path("experiment.yaml"))

@@ -31,11 +31,8 @@ def interrupted(folder: Path, ready: Path, *words: str) -> tuple[int, list[str]]
     return child.returncode, (folder / "out").read_text().replace("\r", "\n").splitlines()
 
 
-SHORT = [
-    "--set",
-    "train={games_per_step: 2, group_size: 2, micro_batch: 4, processes: 1, save_every: 1, eval_games: 2}",
-]
-SHORT += ["--set", "data={num_train: 20, num_eval: 300}"]
+TRAIN = "train={games_per_step: 2, group_size: 2, micro_batch: 4, processes: 1, save_every: 1, eval_games: 2}"
+SHORT = ["--set", TRAIN, "--set", "data={num_train: 20, num_eval: 300}"]
 
 
 def test_interrupted_run_prints_how_to_resume(slim_rl, monkeypatch, tmp_path) -> None:

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 import yaml
 
-from slim_rl import cli
 from slim_rl.cli import main
 from slim_rl.commands.lab.run import Run, Step, arms_runs, check_order, numbers_of, play, step_of
 from slim_rl.config import Config, load_config, read_yaml
@@ -42,29 +41,30 @@ def of_arm(runs: dict[str, Run]) -> dict[str, Config]:
     return {run.config.arm_name: run.config for run in runs.values() if run.config}
 
 
-def test_options_reach_arms_of_a_config_and_no_experiment(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    options = ["--arm", "shy", "--arm", "mute", "--seeds", "3", "--backend", "slime", "--set", "train.steps=2"]
+def lab(*words: object, code: int = 0) -> None:
     with pytest.raises(SystemExit) as end:
-        main(["lab", "run", str(CONFIG), "--dry-run", *options, "--", "--lr", "2e-6"])
+        main(["lab", "run", *map(str, words)])
+    assert end.value.code == code
+
+
+def test_options_reach_arms_of_a_config_and_no_experiment(capsys: pytest.CaptureFixture[str]) -> None:
+    options = "--arm shy --arm mute --seeds 3 --backend slime --set train.steps=2 -- --lr 2e-6"
+    lab(CONFIG, "--dry-run", *options.split())
     lines = capsys.readouterr().out.splitlines()
-    assert end.value.code == 0 and [re.search(r"name=(\S+)", line)[1] for line in lines] == [  # type: ignore[index]
-        "matching_local-shy-s3",
-        "matching_local-mute-s3",
-    ]
+    names = [re.search(r"name=(\S+)", line)[1] for line in lines]  # type: ignore[index]
+    assert names == ["matching_local-shy-s3", "matching_local-mute-s3"]
     assert all("--set train.steps=2 --set train.backend=slime " in line for line in lines)
     assert all(line.endswith(" -- --lr 2e-6") for line in lines)
-    for option in (["--arm", "shy"], ["--seeds", "3"], ["--jobs", "2"], ["--set", "train.steps=2"], ["--", "--lr=1"]):
-        with pytest.raises(SystemExit) as end:
-            main(["lab", "run", str(ARMS.parent), "--dry-run", *option])
-        assert end.value.code == 1 and "is an experiment: its steps have arms, seeds" in capsys.readouterr().err
+    for option in ("--arm shy", "--seeds 3", "--jobs 2", "--set train.steps=2", "-- --lr=1"):
+        lab(ARMS.parent, "--dry-run", *option.split(), code=1)
+        assert "is an experiment: its steps have arms, seeds" in capsys.readouterr().err
 
 
 def test_a_machine_without_the_backend_prints_the_plan(capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    with pytest.raises(SystemExit) as end:
-        main(["lab", "run", str(CONFIG), "--backend", "slime", "--arm", "shy", "--seeds", "3"])
+    lab(CONFIG, "--backend", "slime", "--arm", "shy", "--seeds", 3)
     said = capsys.readouterr()
-    assert end.value.code == 0 and said.out.count("\n") == 1 and "This is the plan, and nothing is run: " in said.err
+    assert said.out.count("\n") == 1 and "This is the plan, and nothing is run: " in said.err
 
 
 def test_seeds_are_numbers_and_ranges() -> None:
@@ -118,13 +118,10 @@ def test_run_waits_for_the_log_of_its_twin(tmp_path: Path) -> None:
 
 def test_at_the_end_stands_the_command_of_the_report(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.setattr("slim_rl.commands.lab.run.play", lambda step: None)
-    config = str(ROOT / "examples" / "treasure.yaml")
-    with pytest.raises(SystemExit):
-        main(["lab", "run", config, "--arm", "honest", "--seeds", "0,1", "--set", f"output_dir={tmp_path}"])
-    told = capsys.readouterr().out.splitlines()[-1]
-    assert told.endswith(
-        f"treasure-honest-s0/logs {tmp_path}/treasure-honest-s1/logs --game examples.treasure.Treasure"
-    )
+    config = ROOT / "examples" / "treasure.yaml"
+    lab(config, "--arm", "honest", "--seeds", "0,1", "--set", f"output_dir={tmp_path}")
+    logs = f"treasure-honest-s0/logs {tmp_path}/treasure-honest-s1/logs"
+    assert capsys.readouterr().out.splitlines()[-1].endswith(f"{logs} --game examples.treasure.Treasure")
 
 
 def test_runs_that_wait_for_each_other_are_one_sentence() -> None:
@@ -158,12 +155,7 @@ def test_arms_cross_seeds_on_every_backend(backend: str, monkeypatch: pytest.Mon
     arms = ["shy", "open_book", "frozen", "agreement_only", "price_3", "yoked"]
     if backend != "verl":  # it has no whole step's dialogues at once
         arms += ["shuffled_reward", "shaping"]
-    changes = [
-        f"train.backend={backend}",
-        "output_dir=runs/arms",
-        "train.lr_schedule=constant",
-        "train.lr_decay_steps=0",
-    ]
+    changes = [f"train.backend={backend}", "output_dir=runs/arms", "train={lr_schedule: constant, lr_decay_steps: 0}"]
     runs = plan(CONFIG, arms, [0, 1], changes, ARMS)
     assert list(runs) == [f"matching_local-{arm}-s{seed}" for seed in (0, 1) for arm in arms]
     for name, run in runs.items():
@@ -192,23 +184,23 @@ def test_step_options_become_words() -> None:
     assert words(checkpoint="s{1-2}/t{3,4}")[1::2] == ["s1/t3", "s1/t4", "s2/t3", "s2/t4"]
 
 
-@pytest.mark.parametrize(
-    ("steps", "says"),
-    [
-        ([{"fly": {}}], "the step 'fly' is not a command"),
-        ([{"evaluate": {"words": "a.yaml", "moed": "free"}}], "No such option: --moed"),
-        ([{"evaluate": {"words": "a.yaml", "games": "many"}}], "many"),
-        ([{"evaluate": {}, "train": {}}], "step 1 is not one command"),
-        ([{"evaluate": "a.yaml"}], "step 1 is not one command"),
-        ("evaluate", "steps"),
-    ],
-)
-def test_a_wrong_step_is_one_sentence(steps: Any, says: str, tmp_path: Path, capsys: Any) -> None:
-    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump({"title": "t", "steps": steps}))
-    with pytest.raises(SystemExit) as end:
-        cli.main(["lab", "run", str(tmp_path), "--dry-run"])
+WRONG = """
+[{fly: {}}] => the step 'fly' is not a command
+[{evaluate: {words: a.yaml, moed: free}}] => No such option: --moed
+[{evaluate: {words: a.yaml, games: many}}] => many
+[{evaluate: {}, train: {}}] => step 1 is not one command
+[{evaluate: a.yaml}] => step 1 is not one command
+evaluate => steps
+"""
+
+
+@pytest.mark.parametrize("line", WRONG.strip().splitlines())
+def test_a_wrong_step_is_one_sentence(line: str, tmp_path: Path, capsys: Any) -> None:
+    steps, _, says = line.partition(" => ")
+    (tmp_path / "experiment.yaml").write_text(f"{{title: t, steps: {steps}}}")
+    lab(tmp_path, "--dry-run", code=1)
     said = capsys.readouterr()
-    assert end.value.code == 1 and says in said.err and said.err.count("\n") == 1 and not said.out
+    assert says in said.err and said.err.count("\n") == 1 and not said.out
 
 
 def test_a_step_that_failed_is_where_the_next_run_resumes(tmp_path: Path, monkeypatch: Any, capfd: Any) -> None:
@@ -219,23 +211,13 @@ def test_a_step_that_failed_is_where_the_next_run_resumes(tmp_path: Path, monkey
         f"case $* in *two*) test -e {tmp_path}/cause && exit 3;; *one*) touch {tmp_path}/made;; esac\nexit 0\n"
     )
     python.chmod(0o755)
-    steps = [
-        {
-            "train": {
-                "by": str(python),
-                "words": name,
-                **({"makes": str(tmp_path / "made")} if name == "one" else {}),
-            }
-        }
-        for name in ("one", "two", "three")
-    ]
+    steps: list[dict[str, Any]] = [{"train": {"by": str(python), "words": name}} for name in ("one", "two", "three")]
+    steps[0]["train"]["makes"] = str(tmp_path / "made")
     (tmp_path / "experiment.yaml").write_text(yaml.safe_dump({"title": "t", "steps": steps}))
     (tmp_path / "cause").touch()
-    for code in (1, 0):
-        with pytest.raises(SystemExit) as end:
-            cli.main(["lab", "run", str(tmp_path)])
-        assert end.value.code == code
-        (tmp_path / "cause").unlink(missing_ok=True)
+    lab(tmp_path, code=1)
+    (tmp_path / "cause").unlink()
+    lab(tmp_path)
     ran = [line.split()[-1] for line in (tmp_path / "ran").read_text().splitlines()]
     assert ran == ["one", "two", "two", "three"]
     assert "two'. Fix the cause" in capfd.readouterr().err

@@ -19,7 +19,7 @@ from slim_rl.environment import View
 from slim_rl.errors import ConfigError, RunStopped
 from slim_rl.policies import check_model_name, model_of
 from slim_rl.policies.transformers import load_model
-from tests.commands.shell import refused
+from tests.commands.shell import refused, run
 from tests.paths import MISSING, ROOT
 
 LOCAL = ROOT / "configs" / "matching_local.yaml"
@@ -57,52 +57,42 @@ def test_train_whose_first_evaluation_failed_exits_with_1(tmp_path: Path, capsys
     places = {"output_dir": tmp_path / "runs", "train.processes": 1, "train.eval_games": 2}
     places |= {"data.num_train": 16, "policy.model": ROOT / "data" / "warmstart"}
     sets = [word for key, value in places.items() for word in ("--set", f"{key}={value}")]
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit, match="1"):
         main(["train", str(LOCAL), *words(tmp_path), *sets])
-    assert ended.value.code == 1
-    assert (
-        "slim-rl: Nothing was measured in held-out games before training: 2 of 2 dialogues failed"
-        in capsys.readouterr().err
-    )
+    said = "slim-rl: Nothing was measured in held-out games before training: 2 of 2 dialogues failed"
+    assert said in capsys.readouterr().err
 
 
-def dialogue(failed: bool) -> Dialogue:
-    reason = StopReason.BROKEN if failed else StopReason.AGREED
-    return Dialogue("d", "g", 0, 0, {}, {}, {}, stop_reason=reason, failure="a fault" if failed else None)
+def ended(*reasons: str) -> list[Dialogue]:
+    return [Dialogue("d", "g", 0, 0, {}, {}, {}, stop_reason=StopReason(each), failure="a fault") for each in reasons]
 
 
 @pytest.mark.parametrize(
     ("played", "named"),
     [
-        ({"a": [True, True], "b": [False]}, "in a: 2 of 2"),
-        ({"a": [True], "b": [True]}, "in a, b: 2 of 2"),
-        ({"a": [True, False]}, ""),
+        ({"a": ["broken", "broken"], "b": ["agreed"]}, "in a: 2 of 2"),
+        ({"a": ["broken"], "b": ["broken"]}, "in a, b: 2 of 2"),
+        ({"a": ["broken", "agreed"]}, ""),
         ({"a": []}, ""),
     ],
 )
-def test_nothing_measured_names_what_failed_throughout(played: dict[str, list[bool]], named: str) -> None:
-    sentence = nothing_measured({name: [dialogue(each) for each in found] for name, found in played.items()})
+def test_nothing_measured_names_what_failed_throughout(played: dict[str, list[str]], named: str) -> None:
+    sentence = nothing_measured({name: ended(*found) for name, found in played.items()})
     assert bool(sentence) == bool(named) and named in sentence
 
 
-@pytest.mark.parametrize(
-    ("reasons", "stops"),
-    [
-        ("broken broken agreed agreed", ""),
-        (
-            "broken broken aborted agreed",
-            r"2 of 3 dialogues failed \(67%\): 2 × broken: a fault. train.stop_failures allows 50%",
-        ),
-        ("budget agreed agreed agreed", "Training stops: a fault"),
-    ],
-)
-def test_training_stops_at_too_many_failures(reasons: str, stops: str) -> None:
-    played = [
-        Dialogue("d", "g", 0, 0, {}, {}, {}, stop_reason=StopReason(each), failure="a fault")
-        for each in reasons.split()
-    ]
-    with pytest.raises(RunStopped, match=stops) if stops else nullcontext():
-        Failures(played).check(load_config(LOCAL))
+STOPS = r"""
+broken broken agreed agreed =>
+broken broken aborted agreed => 2 of 3 dialogues failed \(67%\): 2 × broken: a fault. train.stop_failures allows 50%
+budget agreed agreed agreed => Training stops: a fault
+"""
+
+
+@pytest.mark.parametrize("line", STOPS.strip().splitlines())
+def test_training_stops_at_too_many_failures(line: str) -> None:
+    reasons, _, stops = line.partition(" =>")
+    with pytest.raises(RunStopped, match=stops.strip()) if stops else nullcontext():
+        Failures(ended(*reasons.split())).check(load_config(LOCAL))
 
 
 @pytest.fixture
@@ -116,10 +106,9 @@ def trained(tmp_path: Path) -> Path:
 
 def test_evaluate_takes_a_run_with_its_own_settings(trained: Path, tmp_path: Path, capsys: Any) -> None:
     load_config(LOCAL, ["game.n=4"]).write(trained / "config.yaml")
-    places = ["--set", f"data.eval={tmp_path}/e.jsonl", "--set", "data.num_eval=4", "--output", str(tmp_path / "cells")]
-    with pytest.raises(SystemExit) as ended:
-        main(["evaluate", str(trained), "--dry-run", *places])
-    assert not ended.value.code and "mine_shy_free: 4 games" in capsys.readouterr().out
+    places = ["--set", f"data.eval={tmp_path}/e.jsonl", "--set", "data.num_eval=4", "--output", tmp_path / "cells"]
+    run("evaluate", trained, "--dry-run", *places)
+    assert "mine_shy_free: 4 games" in capsys.readouterr().out
     assert load_config(trained).game.n == 4
     assert model_of("Qwen/Qwen3-0.6B", "MODEL") == "Qwen/Qwen3-0.6B", "no run's name"
 
@@ -136,20 +125,22 @@ def test_run_folder_without_a_model_is_refused(trained: Path, tmp_path: Path, ca
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"])
 def test_a_model_that_cannot_be_read_is_one_sentence(tmp_path: Path, file: str) -> None:
     shutil.copytree(ROOT / "data" / "warmstart", tmp_path / "model")
-    damages = [b"[]", b"null", b"\xff\xfe\x00", b"[" * 100_000, b"{}", b"{]", b"", b"torn", b'{"version": "1.0"}']
+    damages = [b"[]", b"null", b"\xff\xfe\x00", b"[" * 100_000, b"{}", b"{]", b"", b'{"version": "1.0"}']
     damages += [b'{"model_type": 3}', b'{"model_type": "qwen3", "hidden_size": "x"}']
+    unread = r"is not a folder with a model|has no tokenizer \(.+\)\. Give a model's"
     for damage in damages:
         (tmp_path / "model" / file).write_bytes(damage)
         if file == "tokenizer_config.json" and damage.startswith((b"{}", b'{"')):
             continue  # a tokenizer's settings may be few
-        with pytest.raises(
-            ConfigError, match=r"is not a folder with a model|has no tokenizer \(.+\)\. Give a model's"
-        ) as caught:
+        with pytest.raises(ConfigError, match=unread) as caught:
             load_model(PolicyConfig(model=str(tmp_path / "model")))
         assert "\n" not in str(caught.value), damage
 
 
-@pytest.mark.parametrize("name", [MISSING, "./modl", "../modl", "~/modl", "runs/x/modl", "a/b/c", "runs/modl"])
+NOWHERE = f"{MISSING} ./modl ../modl ~/modl runs/x/modl a/b/c runs/modl"
+
+
+@pytest.mark.parametrize("name", NOWHERE.split())
 def test_what_looks_like_a_path_is_never_looked_for_on_the_hub(tmp_path: Path, monkeypatch: Any, name: str) -> None:
     (tmp_path / "runs" / "x" / "model").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)

@@ -24,22 +24,20 @@ from tests.fakes.openai_server import Step, serving
 from tests.paths import ROOT
 
 
-def session(tmp_path: Any, lines: list[str], *overrides: str) -> tuple[float, str]:
-    data = {
-        "game": {"n": 2, "scales": False},
-        "data": {"train": f"{tmp_path}/t.jsonl", "eval": f"{tmp_path}/e.jsonl", "num_train": 3, "num_eval": 3},
-        "partner": {"kind": "shy", "args": {"accept_fraction": 0}},
-    }
-    screen = io.StringIO()
-    typed = iter(lines)
+def config_of(folder: Any) -> dict[str, Any]:
+    data = {"train": f"{folder}/t.jsonl", "eval": f"{folder}/e.jsonl", "num_train": 3, "num_eval": 3}
+    return {"game": {"n": 2, "scales": False}, "data": data, "partner": {"args": {"accept_fraction": 0}}}
+
+
+def session(folder: Any, lines: list[str], *overrides: str) -> tuple[float, str]:
+    screen, typed = io.StringIO(), iter(lines)
 
     def ask(_: str) -> str:
-        try:
-            return next(typed)
-        except StopIteration:
-            raise EOFError from None
+        if (line := next(typed, None)) is None:
+            raise EOFError
+        return line
 
-    reward = play(parse_config(data, overrides), console=Console(file=screen, width=100), ask=ask)
+    reward = play(parse_config(config_of(folder), overrides), console=Console(file=screen, width=100), ask=ask)
     return reward, screen.getvalue()
 
 
@@ -75,26 +73,23 @@ def test_the_partner_may_open(tmp_path) -> None:
     assert screen.index("partner>") < screen.index("ended")
 
 
-def boards(screen: str) -> int:
-    return sum(line.strip() == "your scores" for line in screen.splitlines())
-
-
 def test_the_persons_board_is_shown_again_when_it_changes(tmp_path) -> None:
     questions = [f"What is {name} on {paper}?" for name in ("Ava Li", "Daniel Nguyen") for paper in ("BLEU", "Electra")]
-    knowing = ("game.p_observed=0.2", "game.p_observed_2=1.0", "game.hardness=0")
-    _, screen = session(tmp_path, [*questions, "quit"], *knowing)
-    assert boards(screen) >= 2, screen
-    _, mute = session(tmp_path, [*questions, "quit"], *knowing, "partner.kind=mute")
-    assert boards(mute) == 1, "nothing was told, so nothing changes"
-    (elsewhere := tmp_path / "scaled").mkdir()
-    _, scaled = session(elsewhere, [*questions, "quit"], *knowing, "game.scales=true")
-    assert boards(scaled) == 1, "what is told on another scale cannot stand in the table"
+
+    def boards(name: str, *overrides: str) -> int:
+        (tmp_path / name).mkdir()
+        knowing = ("game.p_observed=0.2", "game.p_observed_2=1.0", "game.hardness=0")
+        _, screen = session(tmp_path / name, [*questions, "quit"], *knowing, *overrides)
+        return sum(line.strip() == "your scores" for line in screen.splitlines())
+
+    assert boards("shy") >= 2
+    assert boards("mute", "partner.kind=mute") == 1, "nothing was told, so nothing changes"
+    assert boards("scaled", "game.scales=true") == 1, "what is told on another scale cannot stand in the table"
 
 
 def test_ctrl_c_ends_it_at_once(tmp_path) -> None:
     config = tmp_path / "config.yaml"
-    data = {"train": f"{tmp_path}/t.jsonl", "eval": f"{tmp_path}/e.jsonl", "num_train": 3, "num_eval": 3}
-    config.write_text(json.dumps({"game": {"n": 2, "scales": False}, "data": data}))
+    config.write_text(json.dumps(config_of(tmp_path)))
     keyboard, terminal = pty.openpty()
     child = subprocess.Popen(
         [sys.executable, "-m", "slim_rl.cli", "play", config],
@@ -105,7 +100,7 @@ def test_ctrl_c_ends_it_at_once(tmp_path) -> None:
     shown = b""
     while b"you> " not in shown:
         shown += os.read(keyboard, 4096)
-    time.sleep(1)  # the prompt is written just before the line is waited for
+    time.sleep(0.3)  # the prompt is written just before the line is waited for
     pressed = time.monotonic()
     child.send_signal(signal.SIGINT)
     with contextlib.suppress(OSError):  # the terminal's other end was closed

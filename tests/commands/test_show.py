@@ -36,20 +36,22 @@ def test_the_last_ones_or_those_asked_for(log: Path) -> None:
     assert steps(log, 3, "reward > 2") == []
 
 
-@pytest.mark.parametrize(
-    ("wanted", "words"),
-    [
-        (("rewrad > 1", ""), "rewrad"),
-        (("reward >", ""), "--where reward >"),
-        (("reward", ""), "--where reward"),
-        (("step", ""), "--where step"),
-        (("1 > 0", ""), "--where 1 > 0"),
-        (("", "cleverness"), "cleverness.*Choose from .*reward"),
-    ],
-)
-def test_what_cannot_be_asked_for_is_a_sentence(log: Path, wanted: tuple[str, str], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
-        steps(log, 3, *wanted)
+WRONG = """
+rewrad > 1 | => rewrad
+reward > | => --where reward >
+reward | => --where reward
+step | => --where step
+1 > 0 | => --where 1 > 0
+ | cleverness => cleverness.*Choose from .*reward
+"""
+
+
+@pytest.mark.parametrize("line", WRONG.split("\n")[1:-1])
+def test_what_cannot_be_asked_for_is_a_sentence(log: Path, line: str) -> None:
+    """Each line: condition | order => what the sentence says."""
+    wanted, _, says = line.partition(" => ")
+    with pytest.raises(ConfigError, match=says):
+        steps(log, 3, *map(str.strip, wanted.split("|")))
 
 
 def test_a_dialogue_is_shown_whole_and_literally(log: Path, make_dialogue: Any) -> None:
@@ -61,13 +63,8 @@ def test_a_dialogue_is_shown_whole_and_literally(log: Path, make_dialogue: Any) 
     dialogue.prompt = [{"role": "user", "content": "Your scores: 1"}]
     show(Console(file=screen, width=100), dialogue)
     text = screen.getvalue()
-    for part in (
-        "eval/g/0",
-        "Your scores: 1",
-        "policy> [message] [bold]What?",
-        "refused: Write",
-        "max_turns, reward 0.250",
-    ):
+    ended = "max_turns, reward 0.250"
+    for part in ("eval/g/0", "Your scores: 1", "policy> [message] [bold]What?", "refused: Write", ended):
         assert part in text
     assert "plan" in text and not set("\x1b\u202e\u2066") & set(text)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,13 @@ import orjson
 import pytest
 import yaml
 
+from slim_rl import statistics
 from tests.analysis import synthetic
 from tests.analysis.conftest import analysed, log_dir
 
 __all__ = ["analysed", "log_dir", "manifest_path"]  # fixtures
 
-SEEDS, GAMES, STEPS = 4, 30, 20
+SEEDS, GAMES, STEPS = 4, 30, 6
 CONTRASTS: list[dict[str, Any]] = yaml.safe_load("""
 - {name: asks more, measure: questions, a: shy, b: mute, direction: more, role: primary}
 - {name: "less, it was thought", measure: questions, a: shy, b: mute, direction: less, role: primary}
@@ -41,11 +43,19 @@ def evaluation(path: Path, model: str, board_seed: int = 1) -> None:
             file.write(orjson.dumps(dialogue.to_dict(tokens=False)) + b"\n")
 
 
+@pytest.fixture(scope="module")
+def few_draws() -> Iterator[None]:
+    """The draws of a permutation test that the contrasts of the made-up runs need."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(statistics, "RESAMPLES", 1000)
+        yield
+
+
 @pytest.fixture(scope="session")
 def manifest_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("experiment")
     arms = ("shy", "mute", "shuffled_reward")
-    settings = {"steps": STEPS, "games_per_step": 4, "group": 2, "n": 3}
+    settings = {"steps": STEPS, "games_per_step": 4, "group": 1, "n": 3}
     synthetic.write_runs(folder / "arms", arms=arms, seeds=SEEDS, eval_games=GAMES, **settings)
     for model in ("tiny", *(f"runs/shy-{seed}/model" for seed in range(SEEDS))):
         evaluation(folder / "forced" / f"{Path(model).parent.name or model}_forced4.jsonl", model)

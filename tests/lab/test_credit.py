@@ -32,6 +32,13 @@ _SHARE = st.floats(0, 1)
 _VALUES = st.lists(_SHARE, min_size=1, max_size=6)
 
 
+def dealt(seed: int, *overrides: str, n: int = 3) -> tuple[Config, GameState, list[Pair]]:
+    """A config, a game of it, and the pairs whose scores the policy does not see; the partner sees all."""
+    config = parse_config({"game": {"n": n, "scales": False, "p_observed_2": 1.0, "hardness": 0}}, overrides)
+    (game,) = generate_games(1, config.game, seed)
+    return config, game, [(r, p) for r in range(n) for p in range(n) if not game.mask(0)[r][p]]
+
+
 def turns_of(config: Config, dialogue: Dialogue, reward: float) -> list[float]:
     made = make_training_reward(config)
     assert isinstance(made, TurnCredit)
@@ -60,9 +67,8 @@ def test_question_cost_is_subtracted_from_its_turn() -> None:
 
     def given(reward: float, **arguments: Any) -> list[float]:
         train = {"reward": "turn_credit", "reward_args": {"price": 0.05, **arguments}}
-        return turns_of(
-            parse_config({"environment": "tests.backends.paid_batch.Known", "train": train}), dialogue, reward
-        )
+        config = parse_config({"environment": "tests.backends.paid_batch.Known", "train": train})
+        return turns_of(config, dialogue, reward)
 
     assert given(0.8) == pytest.approx([0.05, 0.05, 0.7])  # state values 0, 0.1 and 0.2
     assert given(0.8, of="shuffled") == pytest.approx([0.1, 0.1, 0.6])
@@ -84,8 +90,9 @@ def test_group_baseline_excludes_failed_dialogues(rows: list[Any], decay: float)
 
 def test_where_there_is_nothing_to_compare_there_is_no_advantage() -> None:
     assert turn_advantages([paid("a", 0.7, [0.5, 0.5]), paid("a", 0.7, [0.5])]) == [[0.0, 0.0], [0.0]]
-    alone = [paid("a", 0.7, [0.5, 0.6]), paid("a", None, [])]
-    assert turn_advantages(alone) == [[0.0, 0.0], []]
+    assert turn_advantages([paid("a", 0.7, [0.5, 0.6]), paid("a", None, [])]) == [[0.0, 0.0], []]
+    silent = [paid("a", 0.0, []), paid("a", 1.0, [0.5]), paid("a", 0.0, [0.5])]
+    assert turn_advantages(silent, scale=False) == [[], [0.5], [-0.5]], "without a turn it has no say"
 
 
 def test_a_turns_tokens_have_its_advantage_and_no_others() -> None:
@@ -95,21 +102,14 @@ def test_a_turns_tokens_have_its_advantage_and_no_others() -> None:
     assert by_token(dialogue, [], 3) == [0.0, 0.0, 0.0], "a failed one has none"
 
 
-def test_a_dialogue_in_which_the_policy_had_no_turn_has_no_say() -> None:
-    found = turn_advantages([paid("a", 0.0, []), paid("a", 1.0, [0.5]), paid("a", 0.0, [0.5])], scale=False)
-    assert found == [[], [0.5], [-0.5]]
-
-
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10_000), st.floats(0, 0.05))
 def test_question_credit_is_expected_not_realised_gain(seed: int, price: float) -> None:
     """Compared with what a question drawn at random promises. Asked about again a pair promises nothing; a plan that is not agreed on is paid
     what it earned above its promise.
     """
-    overrides = [f"train={{reward: expected_credit, reward_args: {{decay: 0, price: {price}}}}}"]
-    config = parse_config({"game": {"n": 3, "scales": False, "p_observed_2": 1.0, "hardness": 0}}, overrides)
-    (game,) = generate_games(1, config.game, seed)
-    pairs = [(r, p) for r in range(3) for p in range(3) if not game.mask(0)[r][p]]
+    train = f"train={{reward: expected_credit, reward_args: {{decay: 0, price: {price}}}}}"
+    config, game, pairs = dealt(seed, train)
     assume(pairs)
     dialogue = answered(game, [pairs[0], pairs[0]])
     turns = turns_of(config, dialogue, (dialogue.reward or 0.0) - 2 * price)
@@ -123,9 +123,7 @@ def test_question_credit_is_expected_not_realised_gain(seed: int, price: float) 
 
 def test_a_question_without_an_answer_is_paid_nothing() -> None:
     """However many pairs it names, whose best would promise more: a shy partner would rather be asked about one."""
-    config = parse_config({"game": {"n": 3, "scales": False, "p_observed_2": 1.0, "hardness": 0}})
-    (game,) = generate_games(1, config.game, 0)
-    pairs = [(r, p) for r in range(3) for p in range(3) if not game.mask(0)[r][p]]
+    _, game, pairs = dealt(0)
     dialogue = answered(game, pairs[:1])
     (question, _) = expected_gains(dialogue)
     assert question.expected == Knowledge(game, 0).expected_value[pairs[0]] > 0
@@ -136,64 +134,54 @@ def test_a_question_without_an_answer_is_paid_nothing() -> None:
     assert [gain.expected for gain in expected_gains(dialogue)] == [0.0, None]
 
 
-# Messages about three pairs, the replies to them, and the pairs whose promise each question is credited with
-CREDITED = [
-    (["Now that {a} is settled, what is {k}?"], ["{k}: {vk}."], [""]),
-    (["What are {a}, {b} and {c}?", "What is {a}?"], ["Ask me about one pair.", "{a}: {va}."], ["", "a"]),
-    (["What are {a} and {b}?", "What is {b}?"], ["{a}: {va}.", "{b}: {vb}."], ["a", "b"]),
-    (["What is {a}?", "What is {a}?"], ["{a}: {va}.", "{a}: {va}."], ["a", ""]),
-    (["What is {a}?", "What is {a}?"], ["I have no score for {a}.", "{a}: {va}."], ["", "a"]),
-    (["Is {a} 50?", "What is {a}?"], ["Yes. {a}: 50.", "{a}: {va}."], ["", "a"]),
-]
+# Messages about three pairs and the replies to them => the pairs whose promise each question is credited with
+CREDITED = """
+Now that {a} is settled, what is {k}? | {k}: {vk}. => -
+What are {a}, {b} and {c}? | Ask me about one pair. | What is {a}? | {a}: {va}. => - a
+What are {a} and {b}? | {a}: {va}. | What is {b}? | {b}: {vb}. => a b
+What is {a}? | {a}: {va}. | What is {a}? | {a}: {va}. => a -
+What is {a}? | I have no score for {a}. | What is {a}? | {a}: {va}. => - a
+Is {a} 50? | Yes. {a}: 50. | What is {a}? | {a}: {va}. => - a
+"""
 
 
-@pytest.mark.parametrize(("asked", "replies", "credited"), CREDITED)
-def test_expected_gains_unanswered_pair_credits_nothing(
-    asked: list[str], replies: list[str], credited: list[str]
-) -> None:
-    config = parse_config({"game": {"n": 4, "scales": False, "p_observed_2": 1.0, "hardness": 0}})
-    (game,) = generate_games(1, config.game, 1)
-    unknown = [(r, p) for r in range(4) for p in range(4) if not game.mask(0)[r][p] and game.table[r][p] != 50]
+@pytest.mark.parametrize("line", CREDITED.strip().splitlines())
+def test_expected_gains_unanswered_pair_credits_nothing(line: str) -> None:
+    messages, _, credited = line.partition(" => ")
+    _, game, pairs = dealt(1, n=4)
+    unknown = [(r, p) for r, p in pairs if game.table[r][p] != 50]
     known = next((r, p) for r in range(4) for p in range(4) if game.mask(0)[r][p])
-    pairs = dict(zip("abck", [*unknown[:3], known], strict=True))
-    words = {name: game.roster.pair(pair) for name, pair in pairs.items()}
-    words |= {f"v{name}": str(game.table[r][p]) for name, (r, p) in pairs.items()}
-    dialogue, turns, expected_gain = answered(game, []), [], []
-    for message, reply in zip(asked, replies, strict=True):
-        turns.append(Turn(f"[message] {message.format(**words)}", 0, "policy", {"kind": "message"}))
-        turns.append(Turn(f"[message] {reply.format(**words)}", 1, "partner", {"kind": "message"}))
-    dialogue.turns[:0] = turns
+    named = dict(zip("abck", [*unknown[:3], known], strict=True))
+    words = {name: game.roster.pair(pair) for name, pair in named.items()}
+    words |= {f"v{name}": str(game.table[r][p]) for name, (r, p) in named.items()}
+    dialogue, knows, expected_gain = answered(game, []), Knowledge(game, 0), []
+    dialogue.turns[:0] = [
+        Turn(f"[message] {text.format(**words)}", number % 2, ("policy", "partner")[number % 2], {"kind": "message"})
+        for number, text in enumerate(messages.split(" | "))
+    ]
     annotate(dialogue)
-    knows = Knowledge(game, 0)
-    for name in credited:
-        expected_gain.append(knows.expected_value[pairs[name]] if name else 0.0)
-        knows.update([pairs[name]] if name else [])
+    for name in credited.split():
+        expected_gain.append(knows.expected_value[named[name]] if name in named else 0.0)
+        knows.update([named[name]] if name in named else [])
     assert [gain.expected for gain in expected_gains(dialogue)][:-1] == pytest.approx(expected_gain)
-    assert max(expected_gain) > 0 or credited == [""]
+    assert max(expected_gain) > 0 or credited == "-"
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10_000), st.permutations(range(3)))
 def test_plan_credit_is_expected_not_realised_score(seed: int, plan: list[int]) -> None:
     """The best plan by what was known nothing, another one what it was expected to earn less; a plan that was not agreed on what it got."""
-    overrides = ["train={reward: expected_credit, reward_args: {decay: 0}}"]
-    config = parse_config({"game": {"n": 3, "scales": False, "p_observed_2": 1.0, "hardness": 0}}, overrides)
-    (game,) = generate_games(1, config.game, seed)
+    config, game, _ = dealt(seed, "train={reward: expected_credit, reward_args: {decay: 0}}")
     values = [[game.table[r][p] if game.mask(0)[r][p] else 50 for p in range(3)] for r in range(3)]
-    best, most = best_assignment(values)
+    (best, most), most_of_all = best_assignment(values), game.best_assignment_reward
     dialogue = answered(game, [])
     baseline = expected_gains(dialogue)[0].baseline
     for proposed, less in (best, 0.0), (plan, most - sum(values[r][plan[r]] for r in range(3))):
         dialogue.turns[-1].action = {"kind": "propose", "assignment": list(proposed)}
-        dialogue.stop_reason, dialogue.reward = (
-            StopReason.AGREED,
-            game.score(tuple(proposed)) / game.best_assignment_reward,
-        )
-        assert turns_of(config, dialogue, dialogue.reward) == pytest.approx(
-            [-less / game.best_assignment_reward - baseline]
-        )
+        dialogue.stop_reason, dialogue.reward = StopReason.AGREED, game.score(tuple(proposed)) / most_of_all
+        assert turns_of(config, dialogue, dialogue.reward) == pytest.approx([-less / most_of_all - baseline])
     dialogue.stop_reason, dialogue.reward = StopReason.MAX_TURNS, 0.0
-    assert turns_of(config, dialogue, 0.0) == pytest.approx([-most / game.best_assignment_reward - baseline])
+    assert turns_of(config, dialogue, 0.0) == pytest.approx([-most / most_of_all - baseline])
 
 
 @settings(max_examples=50, deadline=None)
@@ -208,13 +196,8 @@ def test_credit_subtracts_the_baseline_of_each_turn(rows: list[tuple[float, floa
 @pytest.mark.parametrize("kind", ["turn_credit", "expected_credit"])
 def test_invalid_turn_is_credited_with_what_follows_at_any_decay(kind: str) -> None:
     """A repaired plan costs an invalid turn nothing, a failure costs it the game; a valid question is credited with its answer only."""
-    config = parse_config(
-        {"game": {"n": 3, "scales": False, "p_observed_2": 1.0, "hardness": 0}},
-        [f"train={{reward: {kind}, reward_args: {{decay: 0}}, scale_rewards: false}}"],
-    )
+    config, game, (pair, *_) = dealt(5, f"train={{reward: {kind}, reward_args: {{decay: 0}}, scale_rewards: false}}")
     credit = make_training_reward(config)
-    (game,) = generate_games(1, config.game, 5)
-    pair = next((r, p) for r in range(3) for p in range(3) if not game.mask(0)[r][p])
     repaired, failed = answered(game, [pair]), answered(game, [pair])
     invalid = Turn("[propose]", 0, "policy", error="no plan")
     repaired.turns.insert(-1, invalid)
@@ -230,14 +213,11 @@ def test_invalid_turn_is_credited_with_what_follows_at_any_decay(kind: str) -> N
 
 def test_expected_credit_equals_realised_credit_on_average() -> None:
     """Over what a pair's score may be, 0 to 100, in points: shares are of the best, which the score may move."""
-    config = parse_config({"game": {"n": 3, "scales": False, "hardness": 0}}, ["train.reward=turn_credit"])
-    (game,) = generate_games(1, config.game.changed(p_observed_2=1.0), 3)
-    pair = next((r, p) for r in range(3) for p in range(3) if not game.mask(0)[r][p])
+    config, game, (pair, *_) = dealt(3, "train.reward=turn_credit")
     found = []
     for score in range(101):
-        table = [
-            [score if (r, p) == pair else value for p, value in enumerate(row)] for r, row in enumerate(game.table)
-        ]
+        table = [list(row) for row in game.table]
+        table[pair[0]][pair[1]] = score
         best = int(best_assignment(table)[1])
         dialogue = answered(replace(game, table=tuple(map(tuple, table)), best_assignment_reward=best), [pair])
         found.append(best * turns_of(config, dialogue, dialogue.reward or 0.0)[0])

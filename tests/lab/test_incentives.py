@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+import yaml
 
 from examples.treasure import Compass, Treasure
 from slim_rl.commands.doctor import check_asking
@@ -27,22 +28,14 @@ from slim_rl.statistics import Estimate
 from tests.fakes.openai_server import serving
 from tests.paths import ROOT
 
-SHIPPED = {  # one of each game and partner that is shipped; `test_configs_alike` says which are alike
-    "matching_offline": ("matching", "verl_ppo", "verl_selfplay"),
-    "matching_1gpu": (),
-    "matching_local": ("matching_selfplay_local",),
-    "asking_local": (),
-    "smollm2_local": (),
-    "qwen_local": (),
-}
-# Each gain is 1.8 standard errors above zero or more, and the first two 2.9.
-GAMES = {
-    "matching_offline": 600,
-    "matching_1gpu": 300,
-    "matching_local": 200,
-    "asking_local": 200,
-    "smollm2_local": 600,
-    "qwen_local": 200,
+# One of each game and partner that is shipped: its games, and the configs alike
+SHIPPED: dict[str, tuple[int, tuple[str, ...]]] = {
+    "matching_offline": (400, ("matching", "verl_ppo", "verl_selfplay")),
+    "matching_1gpu": (200, ()),
+    "matching_local": (150, ("matching_selfplay_local",)),
+    "asking_local": (150, ()),
+    "smollm2_local": (400, ()),
+    "qwen_local": (150, ()),
 }
 DIALOP = {
     "game": {"hardness": 1.25, "p_observed": 0.4, "scales": True, "max_proposals": None},
@@ -67,13 +60,13 @@ def played(config: Config) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_config_rewards_only_asking(name: str) -> None:
-    """The first and the second question pay for sure, each further one up to the eighth, or the last that there is room for, adds
-    more than its standard error, and no player who asks nothing earns more than one honest solo plan."""
+    """The first and the second question pay for sure, those after them up to the eighth, or the last that there is room for, add more
+    than their standard error, and no player who asks nothing earns more than one honest solo plan."""
     config = config_of(name)
-    most = min(8, room(config))
-    asked = measure(config, GAMES[name], tuple(range(1, most + 1)), everyone=False)
+    numbers = sorted({1, 2, min(4, room(config)), min(8, room(config))})
+    asked = measure(config, SHIPPED[name][0], tuple(numbers), everyone=False)
     gains = [line.gain for line in asked.curve[1:]]
-    assert len(gains) == most
+    assert len(gains) == len(numbers)
     assert all(gain is not None and gain.value > (gain.high - gain.low) / 4 for gain in gains), gains
     assert all(gain is not None and gain.low > 0 for gain in gains[:2]), gains[:2]
     assert asked.best_without.reward.value <= asked.lines[0].reward.value + TOLERANCE
@@ -99,10 +92,9 @@ def test_configs_alike() -> None:
     files = {
         name for name in names if config_of(name).environment == MATCHING
     }  # another game's tests hold its own to it
-    assert files == {*SHIPPED, *(other for others in SHIPPED.values() for other in others)}
-    for name, others in SHIPPED.items():
-        for other in others:
-            assert played(config_of(other)) == played(config_of(name)), other
+    assert files == {*SHIPPED, *(other for _, others in SHIPPED.values() for other in others)}
+    for name, (_, others) in SHIPPED.items():
+        assert [other for other in others if played(config_of(other)) != played(config_of(name))] == []
 
 
 @pytest.fixture(scope="module")
@@ -111,13 +103,11 @@ def by_dialop() -> Incentives:
 
 
 def test_dialops_own_rules_pay_for_trying_plans(by_dialop: Incentives) -> None:
-    assert not by_dialop.rewards_asking
-    assert (
-        by_dialop.best_without.questions == 0 and "one by one" in by_dialop.best_without.name
-    ) or "doubts" in by_dialop.best_without.name
-    assert by_dialop.best_without.reward.value > by_dialop.lines[0].reward.value + 0.3
+    best = by_dialop.best_without
+    assert not by_dialop.rewards_asking and best.questions == 0 and ("one by one" in best.name or "doubts" in best.name)
+    assert best.reward.value > by_dialop.lines[0].reward.value + 0.3
     assert by_dialop.sentence.startswith("Asking raises the reward, but is not needed: one random question")
-    assert f"({by_dialop.best_without.name}: " in by_dialop.sentence
+    assert f"({best.name}: " in by_dialop.sentence
 
 
 @pytest.mark.parametrize(("least", "pays"), [(-0.02, True), (0.01, False)])
@@ -129,10 +119,9 @@ def test_luck_is_no_way_around_asking(least: float, pays: bool) -> None:
         return PlayerResult(name, questions, curve, "", 99, 0, known, 0.0, Estimate(gain, low, 2 * gain - low, 99, 99))
 
     asked = line("1 random question", 1, "random", 0.3, 0.2, 0.1)
-    found = Incentives(
-        (line("a guess", 0, "random", 0.1, 0.0, 0.0), asked, line("other", 0, "", 0.15, 0.05, least)), "shy"
-    )
-    assert found.rewards_asking is pays and (found.best_without.name == "a guess") is pays
+    guess, other = line("a guess", 0, "random", 0.1, 0.0, 0.0), line("other", 0, "", 0.15, 0.05, least)
+    found = Incentives((guess, asked, other), "shy")
+    assert found.rewards_asking is pays and (found.best_without is guess) is pays
 
 
 def test_cheats_are_compared_with_honest_players(by_dialop: Incentives) -> None:
@@ -144,19 +133,17 @@ def test_cheats_are_compared_with_honest_players(by_dialop: Incentives) -> None:
     assert asker.learned is not None and 0.5 < asker.learned <= 4
 
 
-@pytest.mark.parametrize(
-    ("partner", "played"),
-    [
-        ({"kind": "openai"}, "shy (in place of openai)"),
-        (
-            {"mixture": {"mute": 3, "gpt": {"share": 1, "kind": "openai"}, "cheap": {"share": 0, "kind": "rephrased"}}},
-            "mute 75%, shy (in place of gpt) 25%, cheap 0%",
-        ),
-    ],
-)
-def test_an_endpoint_is_stood_in_for_by_the_scripted_partner(partner: dict[str, Any], played: str) -> None:
-    assert measure(parse_config({"partner": partner}), 3, (1,), everyone=False).partner == played
-    assert measure(parse_config({"partner": {"kind": "self"}}), 3, (1,), everyone=False).partner.startswith("shy")
+STOOD_IN = """
+{kind: openai} => shy (in place of openai)
+{mixture: {mute: 3, gpt: {share: 1, kind: openai}, cheap: {share: 0, kind: rephrased}}} => mute 75%, shy (in place of gpt) 25%, cheap 0%
+{kind: self} => shy (in place of self)
+"""
+
+
+@pytest.mark.parametrize("line", STOOD_IN.strip().splitlines())
+def test_an_endpoint_is_stood_in_for_by_the_scripted_partner(line: str) -> None:
+    partner, _, played = line.partition(" => ")
+    assert measure(parse_config({"partner": yaml.safe_load(partner)}), 3, (1,), everyone=False).partner == played
 
 
 class Lines(Compass):
@@ -197,10 +184,8 @@ def test_doctor_says_whether_asking_pays(pays: bool) -> None:
     game = {"n": 3, "scales": False, "p_observed": 0.2, "p_observed_2": 0.9, "hardness": 0}
     (check,) = check_asking(parse_config({"game": game if pays else {**game, "max_proposals": None}}))
     assert (check.status, check.name) == ("pass" if pays else "warn", "gain from asking")
-    assert check.finding.startswith(
-        "Asking raises the reward:" if pays else "Asking raises the reward, but is not needed"
-    )
-    assert ("slim-rl lab incentives" in check.fix) != pays
+    said = "Asking raises the reward:" if pays else "Asking raises the reward, but is not needed"
+    assert check.finding.startswith(said) and ("slim-rl lab incentives" in check.fix) != pays
 
 
 class Own(MatchingChatPartner):
@@ -229,31 +214,29 @@ class Slow(ShyPartner):
         return await super().act(view)
 
 
+def of_kind(name: str) -> Config:
+    return parse_config({"partner": {"kind": f"{__name__}.{name}"}, "game": {"n": 3}})
+
+
 def test_players_play_all_their_games_at_once() -> None:
-    found = measure(
-        parse_config({"partner": {"kind": f"{__name__}.Slow"}, "game": {"n": 3}}), 3, (1, 2), everyone=False
-    )
+    found = measure(of_kind("Slow"), 3, (1, 2), everyone=False)
     assert Slow.most == 3 * len(found.lines) > 3
 
 
 def test_a_chat_partner_of_ones_own_is_stood_in_for() -> None:
-    config = parse_config({"game": {"n": 3}, "partner": {"kind": f"{__name__}.Own"}})
     with serving() as server:
-        found = measure(config.changed(partner={"openai": {"base_url": server.url}}), 2, (1,))
+        found = measure(of_kind("Own").changed(partner={"openai": {"base_url": server.url}}), 2, (1,))
         assert found.partner.startswith("shy (in place of") and not server.requests
 
 
 def test_failed_partner_is_reported() -> None:
-    config = parse_config({"game": {"n": 3}, "partner": {"kind": f"{__name__}.Refused"}})
     with pytest.raises(SlimError, match="The endpoint is down"):
-        measure(config, 2, (1,))
+        measure(of_kind("Refused"), 2, (1,))
 
 
 def test_of_games_that_all_failed_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Refused, "stopped", None)
-    config = parse_config({"game": {"n": 3}, "partner": {"kind": f"{__name__}.Refused"}})
-    found = measure(config, 2, (1,))
-    assert (
-        not found.rewards_asking and found.sentence == "The gain from asking is unknown: no game was played to its end."
-    )
-    assert not list(check_asking(config))
+    found = measure(of_kind("Refused"), 2, (1,))
+    assert not found.rewards_asking
+    assert found.sentence == "The gain from asking is unknown: no game was played to its end."
+    assert not list(check_asking(of_kind("Refused")))
