@@ -58,7 +58,7 @@ FAULTS = {
         '                "--kl-loss-coef": lambda coef: coef or None,\n',
         "",
         (
-            "tests/test_keys.py::test_no_key_and_no_name_stands_twice",
+            "tests/test_keys.py::test_every_key_is_one_of_the_configs_and_no_name_stands_twice",
             "tests/goldens/test_goldens.py::test_figures_after_any_change_are_the_goldens[flags]",
         ),
     ),

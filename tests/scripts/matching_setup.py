@@ -87,15 +87,7 @@ def print_flags(
     """
     variables = {"CONFIG": ROOT / "configs" / "matching.yaml", "SAVE_DIR": cluster.folder / "run"} | variables
     environment = cluster.environment | {key: str(value) for key, value in variables.items()}
-    command = [
-        "train",
-        environment["CONFIG"],
-        "--backend",
-        "slime",
-        "--print-flags",
-        *["--dry-run"] * dry,
-        *map(str, words),
-    ]
+    command = ["train", environment["CONFIG"], "--backend", "slime", "--print-flags", *["--dry-run"] * dry]
     out, err, code = io.StringIO(), io.StringIO(), 0
     with (
         patch.dict(os.environ, environment, clear=True),
@@ -104,7 +96,7 @@ def print_flags(
         contextlib.redirect_stderr(err),
     ):
         try:
-            main([*command, "--", *given])
+            main([*command, *map(str, words), "--", *given])
         except SystemExit as end:
             code = int(end.code or 0)
     return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())

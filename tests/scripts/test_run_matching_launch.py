@@ -89,9 +89,7 @@ def test_launch_of_a_custom_game(cluster: Cluster, model: Path, tmp_path: Path) 
     assert flags["--n-samples-per-prompt"] == ["8"]
     assert load_config(flags["--custom-config-path"][0]).environment == "examples.secret_number.SecretNumber"
     rows = list(read_rows(games))
-    assert len(rows) == 400
-    assert set(rows[0].game_state) == {"share"}
-    assert len(list(read_rows(held_out))) == 64
+    assert len(rows) == 400 and set(rows[0].game_state) == {"share"} and len(list(read_rows(held_out))) == 64
     path = json.loads((cluster.folder / "runtime").read_text())["env_vars"]["PYTHONPATH"]
     assert path.split(":")[0] == str(ROOT), "slime has a package named examples too"
 
@@ -110,10 +108,8 @@ def test_a_cluster_that_runs_is_joined_and_left_running(cluster: Cluster, model:
     assert not any(call.startswith(("start", "stop")) for call in cluster.calls) and (cluster.folder / "up").exists()
 
 
-@pytest.mark.parametrize("interruption", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_it_stops_its_job_and_its_head(
-    cluster: Cluster, model: Path, small: Path, interruption: signal.Signals
-) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_stops_its_job_and_its_head(cluster: Cluster, model: Path, small: Path, number: int) -> None:
     environment = cluster.environment | {"MODEL": str(model), "CONFIG": str(small)}
     command = ["bash", str(SCRIPT), "--set=train.steps=60"]
     process = subprocess.Popen(command, env=environment, cwd=cluster.folder, stderr=subprocess.DEVNULL)
@@ -121,12 +117,10 @@ def test_interrupted_it_stops_its_job_and_its_head(
     while not (cluster.folder / "trained").exists():
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.05)
-    process.send_signal(interruption)
-    assert process.wait(timeout=60) == 128 + interruption
-    submitted = next(call for call in cluster.calls if "--submission-id" in call).split()
-    job = submitted[submitted.index("--submission-id") + 1]
-    assert f"job stop {job}" in cluster.calls
-    assert cluster.calls[-1] == "head stopped"
+    process.send_signal(number)
+    assert process.wait(timeout=60) == 128 + number
+    job = next(call for call in cluster.calls if "--submission-id" in call).partition("--submission-id ")[2].split()[0]
+    assert f"job stop {job}" in cluster.calls and cluster.calls[-1] == "head stopped"
 
 
 def test_a_run_resumes_under_its_own_config_alone(cluster: Cluster, model: Path, small: Path) -> None:
@@ -136,17 +130,16 @@ def test_a_run_resumes_under_its_own_config_alone(cluster: Cluster, model: Path,
     config, games = run / "config.yaml", cluster.folder / "games.jsonl"
     before = config.read_bytes()
     assert set(yaml.safe_load(before)) == {"slim_rl", "tis_mode"}, "slime reads one file, for other plug-ins too"
-    for change, says in (
-        ("seed=1", "began with other values of seed; give"),
-        ("data.train=bad.jsonl", "began with other values of data.train; give"),
-    ):
-        told = one_sentence(print_flags(cluster, f"--set={change}", dry=False, MODEL=model, CONFIG=small, SAVE_DIR=run))
-        assert says in told and told.endswith("or remove that folder to start over.")
+    for key, value in (("seed", 1), ("data.train", "bad.jsonl")):
+        done = print_flags(cluster, f"--set={key}={value}", dry=False, MODEL=model, CONFIG=small, SAVE_DIR=run)
+        said = one_sentence(done)
+        assert f"began with other values of {key}; give" in said and said.endswith(
+            "or remove that folder to start over."
+        )
     games.write_text("not a game\n")
     longer = "--set=train.steps=5"
-    assert "games.jsonl" in one_sentence(
-        print_flags(cluster, longer, dry=False, MODEL=model, CONFIG=small, SAVE_DIR=run)
-    )
+    refused = print_flags(cluster, longer, dry=False, MODEL=model, CONFIG=small, SAVE_DIR=run)
+    assert "games.jsonl" in one_sentence(refused)
     assert config.read_bytes() == before, "a start that is refused changes nothing"
 
     games.unlink()
@@ -197,30 +190,33 @@ def test_variables_of_the_job_are_those_it_needs(small: Path, monkeypatch: pytes
     assert passed.items() <= variables.items() and "UNRELATED" not in variables
 
 
-ELSEWHERE = {"RAY_ADDRESS": "http://head:8265", "OPENAI_API_KEY": ""}
-
-
 def test_on_another_cluster_the_key_may_be_its_own(cluster: Cluster, model: Path, small: Path) -> None:
-    words = ["--set", "partner.openai.cassette=answers.sqlite", "--set", "partner.kind=openai"]
-    run = cluster.folder / "run"
-    done = launch(cluster, *words, MODEL=model, CONFIG=small, SAVE_DIR=run, **ELSEWHERE)
+    words, run = ["--set", "partner.openai.cassette=a.sqlite", "--set", "partner.kind=openai"], cluster.folder / "run"
+    elsewhere = {"RAY_ADDRESS": "http://head:8265", "OPENAI_API_KEY": ""}
+    done = launch(cluster, *words, MODEL=model, CONFIG=small, SAVE_DIR=run, **elsewhere)
     assert done.returncode == 0, done.stderr
-    partner = load_config(run / "config.yaml").partner
-    assert partner.openai.base_url is None
     assert (
         not any(call.startswith(("start", "stop")) for call in cluster.calls) and not (cluster.folder / "up").exists()
     )
-    # its workers start in another folder
-    assert partner.openai.cassette == cluster.folder / "answers.sqlite"
+    openai = load_config(run / "config.yaml").partner.openai
+    assert openai.base_url is None and openai.cassette == cluster.folder / "a.sqlite", "its workers start elsewhere"
 
 
 # -- the flags that depend on the config (`slim-rl train CONFIG --backend slime --print-flags`), and what is refused
 
+OF_CONFIG = """
+partner.kind=self train.steps=9 => --rollout-batch-size 32 --n-samples-per-prompt 8 --global-batch-size 512 --lr-decay-iters 9
+train.lr_schedule=wsd train.lr_decay_steps=10 train.warmup_steps=10 train.steps=10 => --lr-warmup-iters 5 --lr-wsd-decay-iters 5
+"""
 
-def test_a_step_of_selfplay_is_one_update_of_both_seats(cluster: Cluster, model: Path) -> None:
-    flags = printed(print_flags(cluster, "--set=partner.kind=self", "--set=train.steps=9", MODEL=model))
-    assert (flags["--rollout-batch-size"], flags["--n-samples-per-prompt"]) == (["32"], ["8"])
-    assert (flags["--global-batch-size"], flags["--lr-decay-iters"]) == (["512"], ["9"])
+
+@pytest.mark.parametrize("line", OF_CONFIG.strip().splitlines())
+def test_flags_follow_from_the_config(cluster: Cluster, model: Path, line: str) -> None:
+    """Selfplay's step is one update of both seats; a short run's warm-up is shortened."""
+    changes, _, flags = line.partition(" => ")
+    done = print_flags(cluster, *(f"--set={change}" for change in changes.split()), MODEL=model)
+    assert parse_flags(flags.split()).items() <= printed(done).items()
+    assert ("train.steps 10 is too few for a warm-up of 10 and a decay of 10" in done.stderr) == ("wsd" in line)
 
 
 def test_a_converted_checkpoint_is_the_start(cluster: Cluster, model: Path) -> None:
@@ -230,27 +226,7 @@ def test_a_converted_checkpoint_is_the_start(cluster: Cluster, model: Path) -> N
     assert (flags["--ref-load"], flags["--hf-checkpoint"]) == ([str(cluster.folder / "mine")], [str(model)])
 
 
-# --------------------------------------------------------------------------------------------------------------- sizes
-
-
-def test_a_short_runs_warm_up_is_shortened(cluster: Cluster, model: Path, tmp_path: Path) -> None:
-    config = tmp_path / "wsd.yaml"
-    train = {**SMALL["train"], "lr_schedule": "wsd", "lr_decay_steps": 10, "warmup_steps": 10}  # type: ignore[dict-item]
-    config.write_text(yaml.safe_dump({"slim_rl": {**SMALL, "train": train}}))
-    done = print_flags(cluster, "--set=train.steps=10", MODEL=model, CONFIG=config)
-    flags = printed(done)
-    assert (flags["--lr-warmup-iters"], flags["--lr-wsd-decay-iters"]) == (["5"], ["5"])
-    assert "train.steps 10 is too few for a warm-up of 10 and a decay of 10" in done.stderr
-
-
 # ------------------------------------------------------------------------------------------------------------ refusals
-
-
-def test_keys_of_plug_ins_beside_ours_are_checked(cluster: Cluster, model: Path, tmp_path: Path) -> None:
-    config = tmp_path / "beside.yaml"
-    config.write_text(yaml.safe_dump({"slim_rl": SMALL, "train": {"steps": 7}}))
-    told = one_sentence(print_flags(cluster, MODEL=model, CONFIG=config))
-    assert f"{config}: 'train' stands beside 'slim_rl', where it has no effect" in told
 
 
 REFUSALS = (ROOT / "tests" / "scripts" / "refusals.txt").read_text(encoding="utf-8").replace("ROOT", str(ROOT))
