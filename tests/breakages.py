@@ -58,7 +58,7 @@ FAULTS = {
         '                "--kl-loss-coef": lambda coef: coef or None,\n',
         "",
         (
-            "tests/test_keys.py::test_every_key_is_one_of_the_configs_and_no_name_stands_twice",
+            "tests/test_keys.py::test_every_key_is_a_configs_and_no_name_stands_twice",
             "tests/goldens/test_goldens.py::test_figures_after_any_change_are_the_goldens[flags]",
         ),
     ),
@@ -126,7 +126,7 @@ FAULTS = {
         "slim_rl/config/reading.py",
         "and key.value in seen:",
         "and key.value == seen:",
-        ("tests/test_config.py::test_a_key_that_stands_twice_is_refused_and_not_lost",),
+        ("tests/test_config.py::test_a_broken_file_is_named",),
     ),
     "folder": Fault(  # processes elsewhere look for the partner's files in their own folder
         "slim_rl/config/__init__.py",

@@ -125,7 +125,7 @@ def test_a_key_that_a_launcher_sets_too_is_refused_by_its_name(
             importlib.import_module("slim_rl.backends.trl.arguments").grpo_arguments(Config(), tmp_path)
 
 
-def test_every_key_is_one_of_the_configs_and_no_name_stands_twice() -> None:
+def test_every_key_is_a_configs_and_no_name_stands_twice() -> None:
     for key in KEYS:
         lookup(Config(), key.name)
         assert any((key.slime, key.trl, key.verl, key.note, key.may_change, not key.decides, key.is_read)), key.name
