@@ -1,4 +1,4 @@
-"""Pages: sentences, sections of tables and figures, and dialogues, as one HTML file.
+"""Pages: sentences, sections of tables and figures, and dialogues, as one HTML file, or without dialogues as Markdown.
 
 Invariants:
     A page is one file, without scripts; its content security policy allows none, and nothing is fetched.
@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from slim_rl.analysis.dialogues import Game, notes
 from slim_rl.analysis.figures import Plot, style, to_bytes
-from slim_rl.analysis.tables import Table, as_csv
+from slim_rl.analysis.tables import Table, as_csv, markdown_cell
 from slim_rl.files import write_atomically
 from slim_rl.formats import words
 
@@ -28,12 +28,12 @@ FORMS = ("png", "svg", "pdf")  # file types of figures
 _MARKDOWN = MarkdownIt("commonmark", {"html": False})
 _TEMPLATES = Environment(
     loader=PackageLoader("slim_rl.analysis", "page"),
-    autoescape=True,
+    autoescape=select_autoescape(),
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_TEMPLATES.filters |= {"notes": notes, "words": words}
+_TEMPLATES.filters |= {"notes": notes, "words": words, "markdown_cell": markdown_cell}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,9 @@ class Page:
             text=Markup(_MARKDOWN.render(self.text)),
             palette={words(arm): colour for arm, colour in self.colours.items()},
         )
+
+    def markdown(self) -> str:
+        return _TEMPLATES.get_template("page.md").render(page=self)
 
     def write_tables(self, folder: Path) -> None:
         """Writes each table, folded ones included, as table-N.csv, in the page's order."""

@@ -50,6 +50,11 @@ def as_csv(table: Table) -> str:
     return pd.DataFrame(table.rows, columns=list(table.heads)).to_csv(index=False)
 
 
+def markdown_cell(cell: str) -> str:
+    """Returns a cell's text for a table in Markdown."""
+    return re.sub(r"<(?=[A-Za-z/!])", "&lt;", " ".join(cell.split())).replace("|", "\\|").replace("[", "\\[")
+
+
 def on_screen(table: Table, width: int = 80) -> Iterator[ScreenTable]:
     """Yields the table for a terminal of this width, on its side in parts if it is wider."""
     heads = list(table.heads)

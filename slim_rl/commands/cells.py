@@ -30,7 +30,7 @@ from slim_rl.lab.interventions import INSTEAD, AskFirst, NeverAsk
 from slim_rl.measured import measured, says
 from slim_rl.partners.openai_chat import ChatPolicy
 from slim_rl.policies import weights_digest
-from slim_rl.policies.engines import EngineChoice, ReadyPolicy, ready_policy
+from slim_rl.policies.engines import SERVED_AT_ONCE, ReadyPolicy, ready_policy
 from slim_rl.runs import lock_folder, record_settings
 from slim_rl.seeds import seed_of
 
@@ -95,15 +95,17 @@ def evaluate(
     cells: Sequence[Cell],
     output: Path,
     num_games: int,
-    engine: EngineChoice | None = None,
+    engine: str = "transformers",
+    server: str | None = None,
     concurrency: int | None = None,
     num_trials: int = 1,
 ) -> dict[str, list[Dialogue]]:
     """Plays every cell on the same held-out games, and logs to `output`/<cell>.jsonl. Logged games are not played again.
 
     Args:
-        engine: engine that samples checkpoints; None: transformers.
-        concurrency: maximum number of dialogues at once; None: the engine's default.
+        engine: engine that samples checkpoints (`engines.check_engine`).
+        server: address of its server; None for transformers.
+        concurrency: maximum number of dialogues at once; None: all of them, or 1000 with a server.
         num_trials: dialogues per game.
 
     Returns:
@@ -117,7 +119,7 @@ def evaluate(
     if len({cell.name for cell in cells}) < len(cells):
         raise ConfigError("Two cells have the same name. Put checkpoints in folders of different names.")
     configs = {cell: cell_config(config, cell) for cell in cells}  # raises before any cell is played
-    games, engine = load_rows(config, "eval")[:num_games], engine or EngineChoice()
+    games = load_rows(config, "eval")[:num_games]
     if not games:
         raise ConfigError("The config has no held-out games. Set data.eval and data.num_eval.")
     elsewhere = "name another folder (--output ...)"
@@ -125,7 +127,7 @@ def evaluate(
     with lock_folder(output, f"The evaluation in {output}", elsewhere):
         for policy in dict.fromkeys(cell.policy for cell in cells):  # each model is loaded once
             first, *_ = own = [cell for cell in cells if cell.policy == policy]
-            ready = _ready(configs[first], first, engine)
+            ready = _ready(configs[first], first, engine, server)
             weights = None if first.scripted or first.chat_model else weights_digest(Path(policy))
             for cell in own:
                 settings, log = configs[cell], output / f"{cell.name}.jsonl"
@@ -142,7 +144,7 @@ def evaluate(
                     title=f"held-out games, {cell.name}",
                     trials=num_trials,
                     policy=intervention(settings, cell.mode, ready.policy, ready.chat),
-                    max_live=concurrency or engine.at_once,
+                    max_live=concurrency or (SERVED_AT_ONCE if server else None),
                 )
     return results
 
@@ -175,13 +177,13 @@ def cell_config(config: Config, cell: Cell) -> Config:
     return parse_config(changed.model_dump(), source=f"the cell {cell.name}")
 
 
-def _ready(config: Config, cell: Cell, engine: EngineChoice) -> ReadyPolicy:
+def _ready(config: Config, cell: Cell, engine: str, server: str | None) -> ReadyPolicy:
     if cell.chat_model or cell.scripted:
         return ReadyPolicy(
             ChatPolicy(config.policy.openai) if cell.chat_model else scripted_player(config, cell.scripted)
         )
     with show_status(f"loading {cell.policy}"):
-        return ready_policy(config, engine)
+        return ready_policy(config, engine, server)
 
 
 _NEEDED = {"forbidden": "asks", "forced": "questions_worth_asking"}  # mode -> method of the instrument

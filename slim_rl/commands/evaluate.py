@@ -21,7 +21,7 @@ from slim_rl.dialogue.failures import nothing_measured
 from slim_rl.dialogue.games_file import games_files
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.policies import check_model_name, model_of
-from slim_rl.policies.engines import EngineChoice
+from slim_rl.policies.engines import check_engine
 from slim_rl.processes import interruptible
 
 GAMES, LOGS = 200, Path("logs/evaluation")  # default number of games per cell, and folder
@@ -63,13 +63,13 @@ def command(
     """
     settings = load_config(config, overrides or ())
     check_folder(output)
-    choice = EngineChoice(engine, server)
+    check_engine(engine, server)
     if not checkpoint and not policy and config.is_dir():  # a run's own model
         checkpoint = [str(config)]
     checkpoint = [model_of(each, "--checkpoint") for each in checkpoint or ()]
     wanted = (
         Cell(each, kind, name)
-        for each in policies(settings, checkpoint, policy or (), choice)
+        for each in policies(settings, checkpoint, policy or (), server)
         for kind in partner or [settings.opposite.name]
         for name in mode or ["free"]
     )
@@ -84,7 +84,7 @@ def command(
             typer.echo("; ".join([f"{cell.name}: {games} games{each}", *cost_of(cell, its, games * num_trials)]))
         return
     with interruptible(f"the dialogues are in {output}, and the same command plays the rest."):
-        played = evaluate(settings, list(configs), output, games, choice, concurrency, num_trials)
+        played = evaluate(settings, list(configs), output, games, engine, server, concurrency, num_trials)
     print_answer([dialogue for dialogues in played.values() for dialogue in dialogues], human)
     for sentence in notes(played):
         typer.echo(printable(sentence))
@@ -92,7 +92,7 @@ def command(
         raise SlimError(sentence)
 
 
-def policies(config: Config, checkpoints: Sequence[str], named: Sequence[str], engine: EngineChoice) -> list[str]:
+def policies(config: Config, checkpoints: Sequence[str], named: Sequence[str], server: str | None) -> list[str]:
     """Returns `Cell.policy` of all policies.
 
     Raises:
@@ -102,7 +102,7 @@ def policies(config: Config, checkpoints: Sequence[str], named: Sequence[str], e
         raise ConfigError(
             "No policy is named. Use --checkpoint FOLDER, --policy openai:MODEL, or a scripted policy such as --policy random."
         )
-    if engine.server and len(checkpoints) > 1:
+    if server and len(checkpoints) > 1:
         raise ConfigError("--server serves one model. Name one --checkpoint.")
     for name in named:
         if name == CHAT or not name.startswith(CHAT):

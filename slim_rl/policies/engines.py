@@ -5,12 +5,8 @@
 
     with engine("transformers", "Qwen/Qwen3-0.6B") as model:
         model.generate(["What is 2 + 2?"])
-        talk = model.conversation("Be brief.")
-        talk.reply("Hello.")
 
 With a server, sampling is not seeded: the rest of the batch decides the last bit of a logit, so that no seed would repeat a dialogue.
-
-Invariant: a conversation's input is its last input, the sampled tokens, and the next message, as in training; nothing is encoded twice.
 """
 
 from __future__ import annotations
@@ -25,7 +21,7 @@ from typing import Any
 
 from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.chat import Chat, Messages
-from slim_rl.dialogue.players import Player, Policy, PolicyFailure, Sampled
+from slim_rl.dialogue.players import Player, Policy, PolicyFailure
 from slim_rl.errors import ConfigError, SlimError, SlimWarning
 from slim_rl.event_loops import wait
 from slim_rl.policies import load_tokenizer
@@ -43,38 +39,14 @@ ENGINES = ("transformers", *STARTS)
 SERVED_AT_ONCE = 1000  # dialogues played at once with a server, by default
 
 
-@dataclass(frozen=True, slots=True)
-class EngineChoice:
-    """Engine that samples checkpoints.
-
-    Attributes:
-        name: one of `ENGINES`.
-        server: address of a running server; None for transformers.
-
-    Raises:
-        ConfigError: the engine is unknown, or lacks a server, or needs none.
-    """
-
-    name: str = "transformers"
-    server: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.name not in ENGINES:
-            today = "; hf is called transformers" if self.name in ("hf", "huggingface") else ""
-            raise ConfigError(
-                f"The engine '{self.name}' is unknown. Use {', '.join(ENGINES[:-1])} or {ENGINES[-1]}{today}."
-            )
-        if self.name == "transformers" and self.server:
-            raise ConfigError("--server needs an engine. Add --engine sglang or --engine vllm.")
-        if self.name in STARTS and not self.server:
-            raise ConfigError(
-                f"--engine {self.name} needs a running server. Start one ({STARTS[self.name]}), and add --server URL."
-            )
-
-    @property
-    def at_once(self) -> int | None:
-        """Default number of dialogues played at once; None: all of them."""
-        return None if self.name == "transformers" else SERVED_AT_ONCE
+def check_engine(name: str, server: str | None) -> None:
+    """Raises ConfigError if an engine is unknown, lacks the address of a server, or needs none."""
+    if name not in ENGINES:
+        raise ConfigError(f"The engine '{name}' is unknown. Use {', '.join(ENGINES)}; hf is called transformers.")
+    if name == "transformers" and server:
+        raise ConfigError("--server needs an engine. Add --engine sglang or --engine vllm.")
+    if name in STARTS and not server:
+        raise ConfigError(f"--engine {name} needs a running server. Start one ({STARTS[name]}), and add --server URL.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,23 +63,26 @@ class ReadyPolicy:
     context: int | None = None
 
 
-def ready_policy(config: Config, engine: EngineChoice) -> ReadyPolicy:
-    """Returns the policy of `config.policy.model`. Raises SlimError if it cannot be loaded, or its server does not answer."""
+def ready_policy(config: Config, engine: str, address: str | None) -> ReadyPolicy:
+    """Returns the policy of `config.policy.model`, sampled by an engine (`check_engine`) at an address.
+
+    Raises SlimError if it cannot be loaded, or its server does not answer.
+    """
+    check_engine(engine, address)
     settings = config.policy
-    if engine.name == "transformers":
+    if address is None:
         from slim_rl.policies.transformers import load_policy
 
         return ReadyPolicy(*load_policy(settings))
     chat = Chat(load_tokenizer(settings.model), settings.thinking)
-    assert engine.server is not None
-    server = connect(engine.server)
+    server = connect(address)
     if server.model and Path(server.model).name != Path(settings.model).name:
         warnings.warn(
             f"The server at {server.url} reports that it serves {server.model}; {settings.model} is assumed, and its tokenizer is used.",
             SlimWarning,
             stacklevel=2,
         )
-    made = SGLangPolicy if engine.name == SGLangPolicy.engine else VLLMPolicy
+    made = SGLangPolicy if engine == SGLangPolicy.engine else VLLMPolicy
     sampling = {"temperature": settings.temperature, "top_p": settings.top_p}
     policy = made(server.url, server.model or settings.model, stop_ids=chat.stop_ids, **sampling)
     return ReadyPolicy(policy, chat, server.context)
@@ -140,7 +115,7 @@ def engine(
         SlimError: the engine is unknown, the model cannot be loaded, or no server answers.
     """
     config = parse_config({"policy": {**policy, "model": model}})
-    yield Engine(ready_policy(config, EngineChoice(name, server)), max_tokens, seed)
+    yield Engine(ready_policy(config, name, server), max_tokens, seed)
 
 
 class Engine:
@@ -162,51 +137,20 @@ class Engine:
         Raises:
             SlimError: the engine returned no tokens for one of them.
         """
-        messages = [[{"role": "user", "content": each}] if isinstance(each, str) else each for each in prompts]
-        return [
-            self.chat.decode(sampled.ids)[0] for sampled in self.sample([self.chat.prompt_ids(m) for m in messages])
-        ]
-
-    def conversation(self, system: str = "") -> Conversation:
-        """Returns a new conversation, with a system message unless `system` is empty."""
-        return Conversation(self, system)
-
-    def sample(self, inputs: Sequence[list[int]]) -> list[Sampled]:
-        """Returns a sampled turn after each input of token ids. Raises SlimError if the engine returned none."""
         self._calls += 1
         free = asyncio.Semaphore(SERVED_AT_ONCE)
 
-        async def one(number: int, ids: list[int]) -> Sampled:
+        async def reply(number: int, prompt: str | Messages) -> str:
+            messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
             async with free:
-                return await self._policy.sample(list(ids), self._most, f"{self._calls}/{number}")
+                ids = self.chat.prompt_ids(messages)
+                sampled = await self._policy.sample(ids, self._most, f"{self._calls}/{number}")
+            return self.chat.decode(sampled.ids)[0]
 
-        async def all_of_them() -> list[Sampled]:
-            return await asyncio.gather(*(one(number, ids) for number, ids in enumerate(inputs)))
+        async def replies() -> list[str]:
+            return await asyncio.gather(*(reply(number, prompt) for number, prompt in enumerate(prompts)))
 
         try:
-            return wait(all_of_them())
+            return wait(replies())
         except PolicyFailure as error:
             raise SlimError(f"The engine returned no reply: {error}.") from error
-
-
-class Conversation:
-    """Conversation with a model, one `reply` at a time."""
-
-    def __init__(self, engine: Engine, system: str = "") -> None:
-        self.messages = [{"role": "system", "content": system}] if system else []
-        self._engine = engine
-        self._ids: list[int] = []
-        self._last: list[int] = []
-
-    def reply(self, text: str) -> str:
-        """Returns the model's reply to `text`, without its thoughts. Raises SlimError if the engine returned none."""
-        self.messages.append({"role": "user", "content": text})
-        chat = self._engine.chat
-        begun = (
-            self._ids + self._last + chat.turn_ids(self._last, text) if self._last else chat.prompt_ids(self.messages)
-        )
-        (sampled,) = self._engine.sample([begun])
-        self._ids, self._last = begun, sampled.ids
-        answer, _ = chat.decode(sampled.ids)
-        self.messages.append({"role": "assistant", "content": answer})
-        return answer

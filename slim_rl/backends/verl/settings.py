@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from slim_rl.backends import RESPONSE_TOKENS
-from slim_rl.config import Config
+from slim_rl.config import Config, read_yaml
+from slim_rl.config.section import ROLLOUT
 from slim_rl.config.trainers import disjoint, values
 from slim_rl.dialogue.games_file import games_files
 from slim_rl.errors import ConfigError
@@ -25,7 +26,8 @@ _ADDED = ("slim_rl.", "ray_kwargs.ray_init.runtime_env.env_vars.", "data.apply_c
 
 
 def settings(config: Config) -> dict[str, Any]:
-    """Returns verl's dotted keys and their values: the table of keys, then what a dialogue needs, then `verl.overrides`.
+    """Returns verl's dotted keys and their values: the table of keys, those in fixed.yaml, then what the run and a dialogue need, then
+    `verl.overrides`.
 
     Raises:
         ConfigError: the token limits leave no room for a response.
@@ -37,8 +39,8 @@ def settings(config: Config) -> dict[str, Any]:
         verl={"critic_model": config.verl.critic_model or config.policy.model},
         limits={"dialogue_tokens": _response_tokens(config)},
     )
-    ours = disjoint(values(settled, "verl"), _models(config), _data(config), _rollout(config), _trainer(config))
-    return ours | config.verl.overrides
+    fixed = read_yaml(HERE / "fixed.yaml")
+    return disjoint(values(settled, "verl"), fixed, _models(config), _of_run(config)) | config.verl.overrides
 
 
 def compose(settings: dict[str, Any], extra: Sequence[str] = ()) -> Any:
@@ -87,16 +89,9 @@ def _models(config: Config) -> dict[str, Any]:
     found: dict[str, Any] = {
         "actor_rollout_ref.actor.optim.betas": betas,
         "critic.optim.betas": betas,
-        "actor_rollout_ref.model.use_remove_padding": True,
-        "actor_rollout_ref.model.external_lib": "slim_rl.backends.verl.plugin",
-        "actor_rollout_ref.actor.use_dynamic_bsz": True,
         "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": _sequence_tokens(config),
-        "critic.model.use_remove_padding": True,
         "critic.ppo_max_token_len_per_gpu": 2 * _sequence_tokens(config),
         "data.apply_chat_template_kwargs.enable_thinking": config.policy.thinking,
-        **dict.fromkeys(
-            (f"{part}.trust_remote_code" for part in ("data", "critic.model", "actor_rollout_ref.model")), False
-        ),
     }
     if verl.reference_model and verl.reference_model != config.policy.model:
         found[f"ray_kwargs.ray_init.runtime_env.env_vars.{REFERENCE_VARIABLE}"] = verl.reference_model
@@ -110,53 +105,27 @@ def _models(config: Config) -> dict[str, Any]:
     return found
 
 
-def _data(config: Config) -> dict[str, Any]:
-    folder = config.run_dir.absolute() / "data"
-    held_out = "eval" in games_files(config)
-    return {
-        "data.train_files": str(folder / "train.parquet"),
-        "data.val_files": str(folder / ("eval.parquet" if held_out else "train.parquet")),
-        "data.filter_overlong_prompts": True,
-        "data.dataloader_num_workers": 2,
-        "trainer.val_before_train": held_out,
-    }
-
-
-def _rollout(config: Config) -> dict[str, Any]:
+def _of_run(config: Config) -> dict[str, Any]:
+    folder, held_out = config.run_dir.absolute(), "eval" in games_files(config)
     single = config.verl.mode == "single_turn"
     loop = "single_turn_agent" if single else "slim_rl_selfplay" if config.selfplay else "slim_rl_dialogue"
-    rollout = "actor_rollout_ref.rollout"
-    return {
-        "slim_rl.config": str(config.run_dir.absolute() / "config.yaml"),
-        f"{rollout}.agent.agent_loop_config_path": str(HERE / "agents.yaml"),
-        f"{rollout}.agent.default_agent_loop": loop,
-        f"{rollout}.calculate_log_probs": True,
-        f"{rollout}.max_model_len": _sequence_tokens(config),
-        f"{rollout}.tensor_model_parallel_size": 1,
-        f"{rollout}.val_kwargs.temperature": config.policy.temperature,
-        f"{rollout}.val_kwargs.top_p": config.policy.top_p,
-        f"{rollout}.val_kwargs.do_sample": True,
-        "reward.num_workers": 1,
-        "reward.reward_manager.source": "importlib",
-        "reward.reward_manager.name": "matching",
-        "reward.reward_manager.module.path": "pkg://slim_rl.backends.verl.reward",
-    }
-
-
-def _trainer(config: Config) -> dict[str, Any]:
     # Each session of self-play gives two rows to learn from; all of a step's rows make one update.
     mini_batch = config.train.games_per_step * config.seats_trained
     return {
+        "slim_rl.config": str(folder / "config.yaml"),
+        "data.train_files": str(folder / "data/train.parquet"),
+        "data.val_files": str(folder / "data" / ("eval.parquet" if held_out else "train.parquet")),
+        f"{ROLLOUT}.agent.agent_loop_config_path": str(HERE / "agents.yaml"),
+        f"{ROLLOUT}.agent.default_agent_loop": loop,
+        f"{ROLLOUT}.max_model_len": _sequence_tokens(config),
+        f"{ROLLOUT}.val_kwargs.temperature": config.policy.temperature,
+        f"{ROLLOUT}.val_kwargs.top_p": config.policy.top_p,
         "actor_rollout_ref.actor.ppo_mini_batch_size": mini_batch,
         "critic.ppo_mini_batch_size": mini_batch,
         "trainer.total_epochs": config.train.steps,  # more than enough: a step is at most an epoch
-        "trainer.project_name": "slim_rl",
         "trainer.experiment_name": config.name,
-        "trainer.default_local_dir": str(config.run_dir.absolute() / "checkpoints"),
-        "trainer.checkpoint_callback_class": "slim_rl.backends.verl.plugin.SaveBeforeStop",
-        # verl's own 8 processes each are for whole nodes; every storage unit takes a CPU of Ray's.
-        "actor_rollout_ref.rollout.agent.num_workers": 4,
-        "transfer_queue.backend.SimpleStorage.num_data_storage_units": 2,
+        "trainer.default_local_dir": str(folder / "checkpoints"),
+        "trainer.val_before_train": held_out,
     }
 
 

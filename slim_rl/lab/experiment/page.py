@@ -5,7 +5,6 @@ The page can be made again from the Parquet files. Its interpretation is written
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -84,7 +83,7 @@ def write(
     provenance.record(output_dir, again=True)
     results = {"verdict": verdict, "origin": page.origin, "contrasts": compared, "arms": rows}
     write_numbers(output_dir / "results.json", results)
-    files.write_atomically(output_dir / "README.md", as_markdown(page))
+    files.write_atomically(output_dir / "README.md", page.markdown())
     files.write_atomically(output_dir / "results.html", page.html())
     if paper:
         page.write_tables(output_dir)
@@ -197,35 +196,3 @@ def _contrast(row: dict[str, Any]) -> dict[str, str]:
 
 def _minimum(p: float) -> str:
     return f"{p:.3g}" if known(p) else DASH
-
-
-# -- README -------------------------------------------------------------------------------------------------------------
-
-
-def as_markdown(page: Page) -> str:
-    """Returns the page: answer, origin, hand-written part, and then the sections."""
-    parts = [f"# {page.title}", "\n".join(f"- {sentence}" for sentence in page.sentences)]
-    parts += [_section_of(page, section) for section in page.sections if not section.heading]
-    parts += [page.origin, page.text.strip(), *page.warnings, page.method]
-    parts += [_section_of(page, section) for section in page.sections if section.heading]
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _section_of(page: Page, section: Section) -> str:
-    drawn = [page.pictures[name] for name in section.plots if name in page.pictures]
-    parts = [f"![{each.caption}]({each.name}.png)\n\n{each.caption}" for each in drawn]
-    parts += [f"{_table_of(table)}\n\n{table.caption}" for table in section.tables if table.rows]
-    return "\n\n".join(parts)
-
-
-def _table_of(table: Table) -> str:
-    def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(map(_cell, cells)) + " |"
-
-    rule = ["---:" if number else "---" for number in table.heads.values()]
-    rows = [[row.get(head, DASH) for head in table.heads] for row in table.rows]
-    return "\n".join(map(line, [list(table.heads), rule, *rows]))
-
-
-def _cell(cell: str) -> str:
-    return re.sub(r"<(?=[A-Za-z/!])", "&lt;", " ".join(cell.split())).replace("|", "\\|").replace("[", "\\[")
