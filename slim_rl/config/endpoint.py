@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from slim_rl.config import hosted
+from slim_rl.config.reading import read_yaml
 from slim_rl.config.section import ASIDE, PACE, Section, named
 
 
@@ -35,7 +36,7 @@ class Price(Section):
         return spent / 1e6
 
 
-_PRICES = {name: Price(**prices) for name, prices in hosted.PRICES.items()}
+PRICES = {name: Price(**prices) for name, prices in read_yaml(Path(__file__).with_name("hosted.yaml")).items()}
 
 
 _REFUSED = {  # keys of a request's body that another setting writes, or that make an answer of another form or price
@@ -52,11 +53,9 @@ class OpenAIConfig(Section):
     """A partner behind an OpenAI-compatible endpoint. The API key comes from the environment, never from the config."""
 
     player: ClassVar[str] = "partner"  # in sentences
-    model: str = Field(
-        "gpt-4.1-2025-04-14",
-        description="model name; a dated snapshot stays the same partner for the whole run; public pages date GPT-4.1's shutdown "
-        f"{hosted.SHUTDOWNS['gpt-4.1']} (not verified), successors are in docs/how-to/partners.md",
-    )
+    model: str = "gpt-4.1-2025-04-14"
+    """model name; a dated snapshot stays the same partner for the whole run; public pages date GPT-4.1's shutdown 14 January 2027
+    (not verified), successors are in docs/how-to/partners.md"""
     base_url: Annotated[str | None, ASIDE] = None
     """endpoint, such as http://localhost:8100/v1 for a local model; null: OpenAI"""
     api_key_env: Annotated[str, ASIDE] = "OPENAI_API_KEY"
@@ -104,11 +103,9 @@ class OpenAIConfig(Section):
     budget_usd: Annotated[float | None, PACE] = Field(None, gt=0)
     """budget of the whole run, over all its starts and processes; at this sum the run saves and stops; needs a price for the
     model (`prices`); at its start a run prints what it may cost"""
-    prices: Annotated[dict[str, Price], ASIDE] = Field(
-        _PRICES,
-        description="prices by model name, with or without a snapshot's date; the built-in table is of "
-        f"{hosted.AS_OF} and not verified; your bill decides",
-    )
+    prices: Annotated[dict[str, Price], ASIDE] = Field(PRICES)
+    """prices by model name, with or without a snapshot's date; the built-in table is of November 2026 and not verified; your bill
+    decides"""
 
     cassette: Annotated[Path | None, named(is_read=True, decides=False)] = None
     """sqlite file that keeps every exchange"""
@@ -118,8 +115,9 @@ class OpenAIConfig(Section):
     @property
     def price(self) -> Price | None:
         """Price of the model, or of the model that it is a dated snapshot of; None if neither has one."""
-        name = hosted.entry_of(self.model, self.prices)
-        return self.prices[name] if name is not None else None
+        dated = r"(-[0-9]{4}[0-9-]*)?"
+        fits = [name for name in self.prices if re.fullmatch(re.escape(name) + dated, self.model)]
+        return self.prices[max(fits, key=len)] if fits else None
 
     @field_validator("base_url")
     @classmethod

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slim_rl.config import OpenAIConfig, Price, hosted, parse_config
+from slim_rl.config import OpenAIConfig, Price, parse_config
 from slim_rl.dialogue.players import PartnerFailure, make_partner
 from slim_rl.dialogue.record import StopReason, Turn, Usage
 from slim_rl.dialogue.worker import RolloutWorker
@@ -276,7 +276,10 @@ COSTS = {  # tokens read, cached, of the reply, written to the cache -> US dolla
 
 
 def test_prices_are_those_of_the_model_unless_replaced() -> None:
-    assert {name: hosted.entry_of(name, hosted.PRICES) for name in ENTRIES} == ENTRIES
+    table = OpenAIConfig().prices
+    assert {name: OpenAIConfig(model=name).price for name in ENTRIES} == {
+        name: table.get(ENTRIES[name]) for name in ENTRIES
+    }
     for (model, *tokens), usd in COSTS.items():
         assert OpenAIConfig(model=model).price.cost_usd(*tokens) == pytest.approx(usd)
     own = OpenAIConfig(model="gpt-5-pro", prices={"gpt-5-pro": {"input": 15, "output": 120}})
