@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from slim_rl.environment import BaseEnvironment, Board, NoObservation
 from slim_rl.errors import DataError
+from slim_rl.games.matching import prompt
 from slim_rl.games.matching.actions import Action, ActionError, parse_action
-from slim_rl.games.matching.prompt import BULLET, KNOWN, RESPOND, Shown, has_scales, short_rules, state_description
-from slim_rl.games.matching.prompt import rules as rules_text
+from slim_rl.games.matching.prompt import BULLET, KNOWN, RESPOND, Shown, has_scales, state_description
 from slim_rl.games.matching.state import (
     Assignment,
     GameState,
@@ -153,14 +153,14 @@ class MatchingEnv(BaseEnvironment):
         return self.game.score(self.accepted) / self.game.best_assignment_reward
 
     def get_prompt_prefix(self, seat: int = 0) -> str:
-        return rules_text(self.game, self.max_turns, self.max_proposals, self.planner, self.show_known)
+        return prompt.rules("full", self)
 
     def prompt(self, seat: int = 0) -> list[dict[str, str]]:
         if self.rules != "short":
             return super().prompt(seat)
         rules, state = super().prompt(seat)
         return [
-            rules | {"content": short_rules(self.planner == "solver")},
+            rules | {"content": prompt.rules("short", self)},
             state | {"content": self._described(seat, BULLET)},
         ]
 

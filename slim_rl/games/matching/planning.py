@@ -9,8 +9,7 @@ from typing import ClassVar
 
 from slim_rl.games.matching.actions import Action, ActionError
 from slim_rl.games.matching.env import MatchingEnv
-from slim_rl.games.matching.prompt import table_lines
-from slim_rl.games.matching.state import UNSEEN_VALUE
+from slim_rl.games.matching.prompt import rules, table_lines
 
 
 class PlanningEnv(MatchingEnv):
@@ -39,13 +38,7 @@ class PlanningEnv(MatchingEnv):
         return "The plan is taken."
 
     def get_prompt_prefix(self, seat: int = 0) -> str:
-        roster = self.game.roster
-        paper, reviewer = roster.short_papers[0], roster.reviewers[0]
-        return (
-            f"Assign {roster.n} papers to {roster.n} reviewers, one each, for the highest total score. Scores go from 0 to 99; "
-            f"? is a score nobody knows and counts {UNSEEN_VALUE}. Answer with the whole plan, one line for every paper:\n"
-            f"[propose]\n{paper}: {reviewer}\n(and so on)"
-        )
+        return rules("planning", self)
 
     def get_state_description(self, seat: int = 0) -> str:
         return "\n".join(("The scores:", *table_lines(self.game.roster, self.game.pooled())))

@@ -1,4 +1,4 @@
-"""Texts that the players read: the rules (a system prompt) and their scores (the first user message).
+"""Texts that the players read: the rules (a system prompt, in `prompts/`) and their scores (the first user message).
 
 Kept short, since a small model reads them too; the names and numbers are those of the game at hand.
 """
@@ -6,6 +6,8 @@ Kept short, since a small model reads them too; the names and numbers are those 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.state import UNSEEN_VALUE, Assignment, GameState
@@ -18,55 +20,21 @@ BULLET = "- "  # before a reviewer in the prompt with short rules
 RESPOND = "Answer with [accept] or [reject]."  # follows a proposal where its addressee reads it
 
 
-def rules(game: GameState, max_turns: int, most: int | None, planner: str, show_known: bool | str) -> str:
-    """Returns the rules, the same for both seats.
+def rules(name: str, env: Any) -> str:
+    """Returns the rules in prompts/NAME.txt, filled in for the game of a `MatchingEnv`.
 
     Args:
-        most: plans that each player may propose; None: any number.
-        max_turns, planner, show_known: as in `MatchingSettings`.
+        name: full, short (the aim of the game and what the policy can do, in about 40 tokens) or planning (the game for one).
     """
-    roster = game.roster
-    paper, reviewer = roster.short_papers[0], roster.reviewers[0]
-    scaled = (
-        " Your numbers are the true scores times a factor of your own; your partner's factor is another, so the two "
-        "tables are on different scales."
-        if has_scales(game)
-        else ""
-    )
-    stars = f" {PLANNED} marks the pairs of the best plan by what you know so far." if show_known == "plan" else ""
-    bound = ""
-    if most is not None:
-        plans, last = ("one plan", "it") if most == 1 else (f"{most} plans", "the last of them")
-        bound = f"Each of you may propose {plans}; if {last} is rejected, the game ends and scores 0. "
-    plan = f"{paper}: {reviewer}\n(and so on, one line for every paper)"
-    if planner == "solver":
-        plan = "(no more than that: the plan is worked out for you, the best one by what you see and were told)"
-    return (
-        f"You and a partner assign {roster.n} papers to {roster.n} reviewers, one each, for the highest total score. "
-        f"Each of you sees only some scores; ? is a score you do not see. True scores go from 0 to 99, and one that "
-        f"neither of you sees counts {UNSEEN_VALUE}.{scaled}{stars}\n"
-        "You take turns. Each turn is one action, begun with its tag:\n"
-        f"[message] {reviewer} is strong on {paper}.\n"
-        f"[propose]\n{plan}\n"
-        "[accept]\n"
-        "[reject]\n"
-        f"A proposal must be answered with [accept] or [reject]. [accept] ends the game. {bound}"
-        f"No agreement within {max_turns} turns scores 0."
-    )
+    facts = {"roster": env.game.roster, "scaled": has_scales(env.game), "unseen": UNSEEN_VALUE}
+    return str(_prompts().get_template(f"{name}.txt").render(env=env, **facts))
 
 
-def short_rules(solver: bool = False) -> str:
-    """Returns the aim of the game and what the policy can do, in about 40 tokens.
+@cache
+def _prompts() -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # which settings alone do not need
 
-    Args:
-        solver: `[propose]` alone is a whole plan.
-    """
-    plan = "the best plan you know." if solver else "a plan: a line for every paper, with its reviewer."
-    return (
-        "Assign papers to reviewers for the highest total score.\n"
-        "[message] asks your partner for a score that you do not see (?).\n"
-        f"[propose] proposes {plan}"
-    )
+    return Environment(loader=PackageLoader(__package__, "prompts"), undefined=StrictUndefined, auto_reload=False)
 
 
 def state_description(roster: Roster, seat: int, shown: Shown, plan: Assignment | None = None, bullet: str = "") -> str:
