@@ -15,7 +15,7 @@ from slim_rl.config import OpenAIConfig, load_config
 from slim_rl.dialogue.games_file import GameRow, read_rows, write_rows
 from slim_rl.dialogue.log import DialogueLog, read_log
 from slim_rl.games.matching import MatchingEnv
-from slim_rl.games.matching.study.recorded import convert_command, read_recorded
+from slim_rl.games.matching.study.recorded import convert, read_recorded
 from slim_rl.lab.experiment.page import _by_hand
 from slim_rl.partners.openai_chat import read_prompt
 from tests.games.matching.test_recorded import record
@@ -51,8 +51,8 @@ def test_odd_line_ends_in_a_message_cut_no_line(make_dialogue: MakeDialogue, tmp
     game = record(f"0 Ava{ODD}on BLEU?", "1 Nine.", "0 proposes 0 1 2", "1 accepts")
     for escaped in (True, False):
         (tmp_path / "recorded.jsonl").write_bytes((json.dumps(game, ensure_ascii=escaped) + "\n").encode() * 2)
-        assert convert_command(tmp_path / "recorded.jsonl", tmp_path / "chat.jsonl", seat=0) == 2
-        assert len(list(jsonl.read(tmp_path / "chat.jsonl"))) == 2
+        assert convert(tmp_path / "recorded.jsonl", tmp_path / "chat.jsonl") == 4
+        assert len(list(jsonl.read(tmp_path / "chat.jsonl"))) == 4
 
 
 @pytest.mark.parametrize(("content", "read"), READERS)

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from slim_rl.cli import main
-from slim_rl.commands.lab.run import Run, Step, arms_runs, check_order, numbers_of, play, step_of
+from slim_rl.commands.lab.run import Run, Step, arms_runs, numbers_of, play, step_of
 from slim_rl.config import Config, load_config, read_yaml
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.players import make_partner
@@ -76,7 +76,7 @@ def test_seeds_are_numbers_and_ranges() -> None:
 
 def process(name: str, folder: Path, code: str, *needs: str) -> Run:
     """An arm's run that is a Python program."""
-    return Run(name, ("-c", code), (sys.executable,), Config(output_dir=folder), needs)
+    return Run(name, ("-c", code), (sys.executable,), Config(output_dir=folder), frozenset(needs))
 
 
 def test_the_others_go_on_when_one_fails_and_it_is_named(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_every_arms_partner_can_be_made(config: Path, arms: Path, tmp_path: Path
 def test_run_waits_for_the_log_of_its_twin(tmp_path: Path) -> None:
     runs = plan(CONFIG, ["yoked", "shy"], [3, 4], ["output_dir=runs/arms"], ARMS)
     yoked = runs["matching_local-yoked-s4"]
-    assert yoked.needs == ("matching_local-shy-s4",) and not runs["matching_local-shy-s4"].needs
+    assert yoked.needs == {"matching_local-shy-s4"} and not runs["matching_local-shy-s4"].needs
     assert yoked.config is not None
     assert yoked.config.partner.args["replay"] == str(Path("runs/arms/matching_local-shy-s4/logs").absolute())
     writes = f"import pathlib, time; time.sleep(0.3); pathlib.Path(r'{tmp_path}/log').write_text('x')"
@@ -124,9 +124,11 @@ def test_at_the_end_stands_the_command_of_the_report(tmp_path: Path, monkeypatch
     assert capsys.readouterr().out.splitlines()[-1].endswith(f"{logs} --game examples.treasure.Treasure")
 
 
-def test_runs_that_wait_for_each_other_are_one_sentence() -> None:
-    with pytest.raises(ConfigError, match=r"The runs (one, two|two, one).* wait for each other's logs"):
-        check_order([Run("one", (), needs=("two",)), Run("two", (), needs=("one",)), Run("three", ())])
+def test_runs_that_wait_for_each_other_are_not_run_and_named(tmp_path: Path) -> None:
+    runs = [process("one", tmp_path, "", "two"), process("two", tmp_path, "", "one"), process("three", tmp_path, "")]
+    with pytest.raises(SlimError, match=r"^Failed: one, two\."):
+        play(Step(runs))
+    assert {path.name for path in tmp_path.iterdir()} == {"three.out"}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -18,8 +18,8 @@ def figures() -> list[dict[str, Any]]:
         {
             "reward": game.reward,
             "turns": [f"{turn.seat}{'' if turn.recorded else ' supplied'}" for turn in playable(game)],
-            "rewards": [conversation(game, seat).reward for seat in (0, 1)],
-            "trained": [sum(conversation(game, seat).train) for seat in (0, 1)],
+            "rewards": [conversation(game, seat)["reward"] for seat in (0, 1)],
+            "trained": [sum(conversation(game, seat)["train"]) for seat in (0, 1)],
         }
         for game in read_recorded(HUMAN / "optimization.jsonl")
     ]

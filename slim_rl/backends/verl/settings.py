@@ -26,8 +26,9 @@ _ADDED = ("slim_rl.", "ray_kwargs.ray_init.runtime_env.env_vars.", "data.apply_c
 
 
 def settings(config: Config) -> dict[str, Any]:
-    """Returns verl's dotted keys and their values: the table of keys, those in fixed.yaml, then what the run and a dialogue need, then
-    `verl.overrides`.
+    """Returns verl's dotted keys and their values, the last word with `verl.overrides`.
+
+    Before these: the table of keys, those in fixed.yaml, and what the run and a dialogue need.
 
     Raises:
         ConfigError: the token limits leave no room for a response.

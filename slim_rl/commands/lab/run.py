@@ -30,7 +30,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -69,7 +68,7 @@ class Run:
     words: tuple[str, ...]
     program: tuple[str, ...] = ()
     config: Config | None = None
-    needs: tuple[str, ...] = ()
+    needs: frozenset[str] = frozenset()
 
     @property
     def command(self) -> list[str]:
@@ -180,7 +179,7 @@ def arms_runs(
         changes: changes of the config, before those of an arm.
 
     Raises:
-        ConfigError: an arm is unknown or invalid, the backend cannot train it, or arms wait for each other.
+        ConfigError: an arm is unknown or invalid, or the backend cannot train it.
     """
     base = load_config(config, changes)
     known = base.arms if arms is None else arms
@@ -200,28 +199,18 @@ def arms_runs(
     for seed in dict.fromkeys(numbers_of(str(options["seeds"]))):
         for arm in dict.fromkeys(_texts(options.get("arms") or list(known))):
             text = overridden(arm, seed)
-            needs = tuple(f"{base.name}-{other}-s{seed}" for change in text for other in _LOG.findall(change))
+            needs = frozenset(f"{base.name}-{other}-s{seed}" for change in text for other in _LOG.findall(change))
             own = [_LOG.sub(partial(log_folder, seed), change) for change in text]
             settings = load_config(config, own)  # raises for an invalid key, before anything runs
             backends.check(settings)
             sets = [word for change in own for word in ("--set", change)]
             words = ("train", str(config), *sets, *_after(options))
             runs.append(Run(settings.name, words, config=settings, needs=needs))
-    check_order(runs)
     return runs
 
 
 def _logs(config: Config) -> Path:
     return RunFolder(config).logs.absolute()
-
-
-def check_order(runs: Sequence[Run]) -> None:
-    """Raises ConfigError if runs wait for each other's logs."""
-    try:
-        TopologicalSorter({run.name: run.needs for run in runs}).prepare()
-    except CycleError as error:
-        named = ", ".join(dict.fromkeys(error.args[1]))
-        raise ConfigError(f"The runs {named} wait for each other's logs. Remove {{log:NAME}} from one.") from error
 
 
 def numbers_of(text: str) -> list[int]:
@@ -287,50 +276,40 @@ def play(step: Step) -> None:
     An arm's run writes to <output_dir>/<run>.out, any other command to the terminal.
 
     Raises:
-        SlimError: some failed; raised once the others have ended.
+        SlimError: some failed, or need one that did; raised once the others have ended.
     """
-    runs = {run.name: run for run in step.runs}
-    order = TopologicalSorter({run.name: runs.keys() & run.needs for run in step.runs})  # others' logs are there
-    order.prepare()
-    waiting, codes = list[str](), dict[str, int]()
+    names = {run.name for run in step.runs}  # a log of any other run is there
+    waiting, codes = list(step.runs), dict[str, int]()
     live: dict[str, tuple[subprocess.Popen[bytes], ExitStack]] = {}
     with (
         signals_end_the_run(),
         ExitStack() as all_live,
-        tqdm(total=len(runs), desc="runs", unit="run", disable=None if len(runs) > 1 else True) as bar,
+        tqdm(total=len(names), desc="runs", unit="run", disable=None if len(names) > 1 else True) as bar,
     ):
-
-        def end(name: str, code: int) -> None:
-            codes[name] = code
-            order.done(name)
-            bar.update()
-
         try:
-            while order.is_active():
-                waiting += order.get_ready()
-                while waiting and len(live) < step.jobs:
-                    name = waiting.pop(0)
-                    if any(codes.get(need) for need in runs[name].needs):
-                        end(name, 1)
-                        continue
+            while (
+                ready := [run for run in waiting if not any(codes.get(each, 1) for each in names & run.needs)]
+            ) or live:
+                for run in ready[: step.jobs - len(live)]:
+                    waiting.remove(run)
                     stack = all_live.enter_context(ExitStack())
-                    child = running(runs[name].command, STOP_SECONDS, **_output(runs[name], stack))
-                    live[name] = stack.enter_context(child), stack
+                    child = running(run.command, STOP_SECONDS, **_output(run, stack))
+                    live[run.name] = stack.enter_context(child), stack
+                time.sleep(POLL_SECONDS)
                 for name, (process, stack) in list(live.items()):
                     if (code := process.poll()) is not None:
+                        codes[name] = code
                         stack.close()
                         del live[name]
-                        end(name, code)
-                if live:
-                    time.sleep(POLL_SECONDS)
+                        bar.update()
         except BaseException:
             for process, _ in live.values():  # terminate all first; `running` then waits for each
                 process.terminate()
             raise
-    if failed := [run for run in step.runs if codes[run.name]]:
+    if failed := [run for run in step.runs if codes.get(run.name, 1)]:
         told = f" See {failed[0].config.output_dir}/<run>.out." if failed[0].config else ""
-        names = ", ".join(run.name if run.config else f"'{run}'" for run in failed)
-        raise SlimError(f"Failed: {names}.{told} Fix the cause, and run the same command again to resume there.")
+        failures = ", ".join(run.name if run.config else f"'{run}'" for run in failed)
+        raise SlimError(f"Failed: {failures}.{told} Fix the cause, and run the same command again to resume there.")
 
 
 def _output(run: Run, stack: ExitStack) -> dict[str, Any]:

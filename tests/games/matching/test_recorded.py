@@ -17,7 +17,7 @@ from slim_rl.games.matching.state import GameState
 from slim_rl.games.matching.study.recorded import (
     GO_ON,
     conversation,
-    convert_command,
+    convert,
     encode,
     playable,
     read_record,
@@ -66,8 +66,8 @@ def test_human_games_score_as_recorded_and_convert(human_games: list[dict[str, A
         assert [turn.seat for turn in turns] == [index % 2 for index in range(len(turns))]
         for seat in (0, 1):
             seen = conversation(played, seat)
-            assert seen.reward == played.reward
-            people += sum(seen.train)
+            assert seen["reward"] == played.reward
+            people += sum(seen["train"])
         supplied += sum(not turn.recorded for turn in turns)
     assert people > 1000 and supplied < people
 
@@ -148,31 +148,36 @@ def test_conversation_targets_are_the_seats_own_turns(seat: int) -> None:
     seen = conversation(game, seat)
     env = MatchingEnv(max_proposals=None)  # people were held to no number of plans
     env.reset(game.state)
-    assert seen.messages[0] == env.prompt(seat)[0] and seen.reward == 1.0
-    targets = [message["content"].split("\n")[0] for message, own in zip(seen.messages, seen.train, strict=True) if own]
+    assert seen["messages"][0] == env.prompt(seat)[0] and seen["reward"] == 1.0
+    targets = [
+        message["content"].split("\n")[0] for message, own in zip(seen["messages"], seen["train"], strict=True) if own
+    ]
     assert targets == (["[message] Ava on BLEU?", "[propose]"] if seat == 0 else ["[message] Nine.", "[accept]"])
-    assert [message["role"] for message in seen.messages] == ["system", "user", "assistant", "user", "assistant"]
+    assert [message["role"] for message in seen["messages"]] == ["system", "user", "assistant", "user", "assistant"]
     if seat == 1:
-        assert seen.messages[1]["content"] == f"{env.prompt(1)[1]['content']}\n\n[message] Ava on BLEU?"
-        assert seen.messages[3]["content"].endswith("Answer with [accept] or [reject].")
+        assert seen["messages"][1]["content"] == f"{env.prompt(1)[1]['content']}\n\n[message] Ava on BLEU?"
+        assert seen["messages"][3]["content"].endswith("Answer with [accept] or [reject].")
 
 
 def test_supplied_words_are_no_targets() -> None:
     seen = conversation(read_record(record("1 Hi.", "1 proposes 0 1 2", "0 accepts")), 0)
-    said = [(m["content"], own) for m, own in zip(seen.messages, seen.train, strict=True) if m["role"] == "assistant"]
+    said = [
+        (m["content"], own) for m, own in zip(seen["messages"], seen["train"], strict=True) if m["role"] == "assistant"
+    ]
     assert said == [(GO_ON, False), (GO_ON, False), ("[accept]", True)]
 
 
 def test_labels_are_target_tokens_as_in_training(tokenizer: Any) -> None:
     chat = Chat(tokenizer)
     seen = conversation(read_record(record(*ASKED)), 0)
-    row = encode(seen.messages, seen.train, chat)
+    row = encode(seen["messages"], seen["train"], chat)
     ids, labels = row["input_ids"], row["labels"]
     assert all(label in (-100, token) for token, label in zip(ids, labels, strict=True))
     target = tokenizer.decode([label for label in labels if label != -100])
-    assert target == f"{seen.messages[2]['content']}<|im_end|>{seen.messages[4]['content']}<|im_end|>"
-    assert tokenizer.decode(ids) + "\n" == chat.render(seen.messages, add_generation_prompt=False)
-    silent = encode(seen.messages, [False] * len(seen.train), chat)
+    first, second = (seen["messages"][place]["content"] for place in (2, 4))
+    assert target == f"{first}<|im_end|>{second}<|im_end|>"
+    assert tokenizer.decode(ids) + "\n" == chat.render(seen["messages"], add_generation_prompt=False)
+    silent = encode(seen["messages"], [False] * len(seen["train"]), chat)
     assert set(silent["labels"]) == {-100} and silent["input_ids"] == ids
 
 
@@ -180,17 +185,14 @@ def test_the_command_writes_conversations(tmp_path: Path, tokenizer: Any) -> Non
     source = tmp_path / "recorded.jsonl"
     good, none = record(*ASKED), record("0 Hello?", "1 Bye.")
     source.write_text("\n".join(map(json.dumps, (good, none))))
-    tokenizer.save_pretrained(tmp_path / "tokenizer")
-
-    assert convert_command(source, tmp_path / "sft.jsonl", tokenizer=str(tmp_path / "tokenizer")) == 4
+    assert convert(source, tmp_path / "sft.jsonl", Chat(tokenizer)) == 4
     rows = [json.loads(line) for line in (tmp_path / "sft.jsonl").read_text().splitlines()]
     assert [(row["seat"], row["reward"]) for row in rows] == [(0, 1.0), (1, 1.0), (0, 0.0), (1, 0.0)]
     for row in rows:
         assert len(row["messages"]) == len(row["train"]) and len(row["input_ids"]) == len(row["labels"])
-    assert convert_command(source, tmp_path / "good.jsonl", seat=1, min_reward=0.5) == 1
     games = read_rows(source, MatchingEnv(max_proposals=None), (0,))
     assert [GameState.from_dict(game.game_state) for game in games] == [GameState.from_dict(g) for g in (good, none)]
-    assert games[0].prompt == conversation(read_record(good), 0).messages[:2]
+    assert games[0].prompt == conversation(read_record(good), 0)["messages"][:2]
 
 
 OWN = "games.jsonl is slim_rl's own games file, which is played as it stands"
@@ -215,4 +217,4 @@ def test_a_line_that_is_no_record_is_named(tmp_path: Path, lines: list[Any], say
     else:
         source.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines))
     with pytest.raises(DataError, match=says):
-        convert_command(source, tmp_path / "out.jsonl")
+        convert(source, tmp_path / "out.jsonl")

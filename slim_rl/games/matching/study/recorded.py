@@ -148,52 +148,17 @@ class PlayedTurn:
     recorded: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Conversation:
-    """A game as one seat lived it.
-
-    Attributes:
-        messages: chat messages; the assistant is the seat's player.
-        train: one flag a message; True for the player's own recorded words, the targets.
-        seat, reward, state: whose view it is, how the game ended, and which game it was.
-    """
-
-    messages: list[dict[str, str]]
-    train: list[bool]
-    seat: int
-    reward: float
-    state: GameState
-
-
-def convert_command(
-    recorded: str | Path,
-    output: str | Path,
-    *,
-    seat: str | int = "both",
-    tokenizer: str | None = None,
-    min_reward: float = 0.0,
-) -> int:
-    """Converts a JSONL file of recorded games to one conversation a row (`messages`, `train`, `reward`, ...); returns how many.
+def convert(recorded: Path, output: Path, chat: Chat | None = None) -> int:
+    """Writes both seats' `conversation` of each recorded game to a JSONL file; returns the number of rows.
 
     Args:
-        seat: whose view: 0, 1 or both.
-        tokenizer: a folder or hub name; the rows then have `input_ids` and `labels` too, with -100 where there is no target.
-        min_reward: leave out games that ended below this.
+        chat: token boundaries, by which the rows have `input_ids` and `labels` too (`encode`); None: neither.
 
     Raises:
         DataError: the file or a record in it cannot be read; the message names the line.
     """
-    if str(seat) not in ("0", "1", "both"):
-        raise DataError(f"The seat {seat!r} is unknown: choose 0, 1 or both.")
-    seats = (0, 1) if str(seat) == "both" else (int(seat),)
-    games = [game for game in read_recorded(recorded) if game.reward >= min_reward]
-    conversations = [conversation(game, each) for game in games for each in seats]
-    chat = None
-    if tokenizer:
-        from slim_rl.policies import load_tokenizer
-
-        chat = Chat(load_tokenizer(tokenizer))
-    return jsonl.write(output, (_row(each, chat) for each in conversations))
+    rows = [conversation(game, seat) for game in read_recorded(recorded) for seat in (0, 1)]
+    return jsonl.write(output, (row | encode(row["messages"], row["train"], chat) if chat else row for row in rows))
 
 
 def read_recorded(path: str | Path) -> Iterator[RecordedGame]:
@@ -246,8 +211,14 @@ def playable(game: RecordedGame) -> list[PlayedTurn]:
     return turns
 
 
-def conversation(game: RecordedGame, seat: int) -> Conversation:
-    """Returns the game as `seat` read it, in the texts of `MatchingEnv`, as in a training run."""
+def conversation(game: RecordedGame, seat: int) -> dict[str, Any]:
+    """Returns the game as `seat` read it, in the texts of `MatchingEnv`, as in a training run.
+
+    Keys:
+        messages: chat messages; the assistant is the seat's player.
+        train: one flag per message; True for the player's own recorded words, the targets.
+        game_id, game_state, seat, reward: the game, whose view it is, and how it ended.
+    """
     opening_env = MatchingEnv(max_proposals=None)
     opening_env.reset(game.state)
     messages, train = opening_env.prompt(seat), [False, False]
@@ -267,24 +238,19 @@ def conversation(game: RecordedGame, seat: int) -> Conversation:
         if info["error"]:
             raise DataError(f"The record does not make a legal game: {info['error']}")
         observation_before = observation if turn.seat != seat else None
-    return Conversation(messages, train, seat, env.get_normalized_reward(), game.state)
+    outcome = {"seat": seat, "reward": env.get_normalized_reward()}
+    return {
+        "messages": messages,
+        "train": train,
+        "game_id": game.state.id,
+        "game_state": game.state.to_dict(),
+        **outcome,
+    }
 
 
 def _words(text: str) -> str:
     """Returns a message's text on one line, with nothing in it that reads as an action's tag."""
     return " ".join(text.replace("[", "(").replace("]", ")").split())
-
-
-def _row(played: Conversation, chat: Chat | None) -> dict[str, Any]:
-    return {
-        "messages": played.messages,
-        "train": played.train,
-        "game_id": played.state.id,
-        "seat": played.seat,
-        "reward": played.reward,
-        "game_state": played.state.to_dict(),
-        **(encode(played.messages, played.train, chat) if chat is not None else {}),
-    }
 
 
 def encode(messages: list[dict[str, str]], train: list[bool], chat: Chat) -> dict[str, list[int]]:
