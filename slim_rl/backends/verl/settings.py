@@ -114,6 +114,9 @@ def _of_run(config: Config) -> dict[str, Any]:
     mini_batch = config.train.games_per_step * config.seats_trained
     return {
         "slim_rl.config": str(folder / "config.yaml"),
+        "data.dataloader_num_workers": 2,
+        "data.filter_overlong_prompts": True,
+        "data.trust_remote_code": False,
         "data.train_files": str(folder / "data/train.parquet"),
         "data.val_files": str(folder / "data" / ("eval.parquet" if held_out else "train.parquet")),
         f"{ROLLOUT}.agent.agent_loop_config_path": str(HERE / "agents.yaml"),
