@@ -78,7 +78,7 @@ if with local; then
     run slim-rl analyze --log-dir runs/matching_local/logs --output-dir plots
     sees 'plots/report.html'
     has plots/report.html plots/summary.json plots/*.png
-    run slim-rl show runs/matching_local/logs --num 1 --where "phase == 'eval'" --sort reward
+    run slim-rl show runs/matching_local/logs --num 1 --where "phase == 'eval'"
     sees 'policy> .*\['
     sees '1 of [0-9]+ dialogues'
 

@@ -54,7 +54,7 @@ def sections(results: Results, added: Sequence[Section] = ()) -> list[Section]:
         Section(
             "",
             {},
-            [_training(results), _by_partner(results), *(partners if slipped else ())],
+            [_training(results), *(partners if slipped else ())],
             plots("training", "training_by_partner"),
         ),
         Section(
@@ -243,36 +243,23 @@ def _others(results: Results, rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _training(results: Results) -> Table:
-    """Returns the means of the first and last tenth of training, per arm."""
-    rows = []
+    """Returns the means of the first and last tenth of training, per arm, and per partner of a mixture."""
+    rows: list[Row] = []
     for arm, ends in results["ends"].items():
         runs = [run for run in results["runs"] if run["arm"] == arm]
+        partners = dict.fromkeys(name for run in runs for name in run["partners"])
         trained = sum(run["phases"].get(TRAIN, 0) for run in runs)
-        rows.append({"arm": words(arm), "runs": str(len(runs)), "dialogues": f"{trained:,}", **_tenths(ends)})
+        whole = {"partner": ", ".join(partners), "dialogues": trained, "ends": ends}
+        for part in (whole, *(part for part in results["by_partner"] if part["arm"] == arm)):
+            tenths = {
+                f"{name}, {side} tenth": value(part["ends"][name][side]) if name in part["ends"] else DASH
+                for name in ("questions", "reward")
+                for side in ("first", "last")
+            }
+            about = {"arm": words(arm), "partner": part["partner"], "dialogues": f"{part['dialogues']:,}"}
+            rows.append({**about, **tenths})
     caption = "Training: the first and the last tenth of the steps; 95% intervals over games."
     return Table(caption, rows if any(results["ends"].values()) else [])
-
-
-def _tenths(ends: Mapping[str, Any]) -> dict[str, str]:
-    return {
-        f"{name}, {side} tenth": value(ends[name][side]) if name in ends else DASH
-        for name in ("questions", "reward")
-        for side in ("first", "last")
-    }
-
-
-def _by_partner(results: Results) -> Table:
-    """Returns the same as `_training`, per partner of a mixture."""
-    rows = [
-        {
-            "arm": words(row["arm"]),
-            "partner": row["partner"],
-            "dialogues": f"{row['dialogues']:,}",
-            **_tenths(row["ends"]),
-        }
-        for row in results["by_partner"]
-    ]
-    return Table("Training by partner: the first and the last tenth of the steps; 95% intervals over games.", rows)
 
 
 def _partners(results: Results) -> Table:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 import yaml
+from jinja2 import Template
 
 import slim_rl
 from slim_rl import bundled, provenance
@@ -17,6 +18,7 @@ from slim_rl.dialogue.record import Dialogue
 from slim_rl.formats import interval, plain, without_passwords
 from slim_rl.statistics import clustered_mean
 
+_CARD = Path(__file__).with_name("card.md")
 _LICENCE = ("license", "license_name", "license_link")  # keys of the front matter
 
 
@@ -35,33 +37,22 @@ def model_card(
         made: provenance records from the folder of the log.
     """
     base, front = _start(config.policy.model)
-    front |= {
-        "library_name": "transformers",
-        "pipeline_tag": "text-generation",
-        "tags": ["slim_rl", "reinforcement-learning", config.train.backend],
-    }
-    rows = [
-        _row(name, played) for name, each in (results or {}).items() if (played := [d for d in each if not d.failed])
-    ]
-    heads = ["played", "games", *(measure.heading for measure in shown_in("card"))]
-    table = ["## Held-out games", "", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *rows, ""]
-    return "\n".join(
-        [
-            *("---", yaml.safe_dump(front, sort_keys=False).strip(), "---", ""),
-            *(f"# {config.name}", ""),
-            f"A dialogue policy for `{config.environment}`, trained from `{base}` by slim_rl {slim_rl.__version__} with "
-            f"{config.train.backend}: {step} of {config.train.steps} steps.",
-            "",
-            *(table if rows else ()),
-            *("## Config", "", "Keys that differ from the defaults:", "", "```yaml", _settings(config), "```", ""),
-            *("## Provenance", "", *(f"- {provenance.sentence(entry)}" for entry in made[:3]), ""),
-        ]
-    )
-
-
-def _settings(config: Config) -> str:
+    tags = ["slim_rl", "reinforcement-learning", config.train.backend]
+    front |= {"library_name": "transformers", "pipeline_tag": "text-generation", "tags": tags}
+    played = {name: [each for each in those if not each.failed] for name, those in (results or {}).items()}
     keys = config.model_dump(mode="json", exclude_defaults=True)
-    return without_passwords(yaml.safe_dump({ROOT_KEY: keys}, sort_keys=False)).strip()
+    template = Template(_CARD.read_text(encoding="utf-8"), trim_blocks=True, keep_trailing_newline=True)
+    return template.render(
+        config=config,
+        base=base,
+        front=yaml.safe_dump(front, sort_keys=False).strip(),
+        version=slim_rl.__version__,
+        step=step,
+        heads=["played", "games", *(measure.heading for measure in shown_in("card"))],
+        rows=[_row(name, those) for name, those in played.items() if those],
+        settings=without_passwords(yaml.safe_dump({ROOT_KEY: keys}, sort_keys=False)).strip(),
+        made=[provenance.sentence(entry) for entry in made[:3]],
+    )
 
 
 def _start(model: str) -> tuple[str, dict[str, Any]]:
@@ -80,7 +71,7 @@ def _start(model: str) -> tuple[str, dict[str, Any]]:
     return hub or path.name, ({"base_model": hub} if hub else {}) | licence
 
 
-def _row(name: str, dialogues: Sequence[Dialogue]) -> str:
+def _row(name: str, dialogues: Sequence[Dialogue]) -> list[str]:
     """Returns a row of the table: means over games, with the interval of the primary measures."""
     data = pd.DataFrame({"game_id": d.game_id, **measures(d)} for d in dialogues)
     absent = not_measured(dialogues[0].environment, map(annotated, dialogues))
@@ -90,4 +81,4 @@ def _row(name: str, dialogues: Sequence[Dialogue]) -> str:
         mean = clustered_mean(values, data["game_id"], measure.within)
         ends = f" {interval(mean.low, mean.high, measure.share)}" if measure.role == "primary" else ""
         cells.append(plain(mean.value, measure.share) + ends)
-    return f"| {name} | {len(dialogues)} | {' | '.join(cells)} |"
+    return [name, str(len(dialogues)), *cells]

@@ -27,13 +27,12 @@ def command(
     where: Annotated[
         str, typer.Option(metavar="CONDITION", help="pandas query, such as: phase == 'eval' and questions > 3")
     ] = "",
-    sort: Annotated[str, typer.Option(metavar="COLUMN", help="show those with the lowest of this column")] = "",
     game: Games = None,
 ) -> None:
     """Show dialogues of a log in the terminal: the last ones, or those that --where selects."""
     import_games(game)
     log = load(all_logs(logs, log_dir))
-    chosen = choose(log.frame, num, where, sort)
+    chosen = choose(log.frame, num, where)
     console = Console()
     for warning in log.warnings:
         console.print(Text(printable(warning), "yellow"))
@@ -42,14 +41,13 @@ def command(
     console.print(Text(f"{len(chosen)} of {len(log.frame):,} dialogues", "dim"))
 
 
-def choose(frame: pd.DataFrame, num: int, where: str = "", sort: str = "") -> pd.DataFrame:
-    """Returns at most `num` rows that fulfil `where`. Raises ConfigError for an invalid condition or column."""
+def choose(frame: pd.DataFrame, num: int, where: str = "") -> pd.DataFrame:
+    """Returns the last `num` rows that fulfil `where`. Raises ConfigError for an invalid condition."""
     try:
-        rows = frame[frame.eval(where)] if where else frame
-        return rows.sort_values(sort, kind="stable").head(num) if sort else rows.tail(num)
+        return (frame[frame.eval(where)] if where else frame).tail(num)
     except Exception as error:  # evaluating an expression can raise anything
         raise ConfigError(
-            f"--where {where} --sort {sort}: {' '.join(str(error).split())}. Choose from {', '.join(map(str, frame.columns))}."
+            f"--where {where}: {' '.join(str(error).split())}. Choose from {', '.join(map(str, frame.columns))}."
         ) from error
 
 

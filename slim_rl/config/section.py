@@ -1,4 +1,4 @@
-"""Base class of a config's sections, facts of a key at its field (`named`), and keys of earlier versions (`GONE`)."""
+"""Base class of a config's sections, facts of a key at its field (`named`), and names of earlier versions (`NAMES`)."""
 
 from __future__ import annotations
 
@@ -8,69 +8,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 from pydantic.fields import FieldInfo
 
 from slim_rl.errors import ConfigError, nearest
 
 SEED = "seed"
-_OF_VERL = {
-    "gamma": "algorithm.gamma",
-    "lam": "algorithm.lam",
-    "kl_control": "algorithm.kl_ctrl.type",
-    "kl_target": "algorithm.kl_ctrl.target_kl",
-    "kl_horizon": "algorithm.kl_ctrl.horizon",
-    "critic_learning_rate": "critic.optim.lr",
-    "nodes": "trainer.nnodes",
-}
-_CONSTANTS = (
-    *("backoff_seconds", "max_backoff_seconds", "outage_failures", "outage_probe_seconds", "outage_seconds"),
-    *("reply_chars", "response_bytes"),
-)
-# Keys of earlier versions -> today's
-RENAMED = {
-    "partner.accept_fraction": "partner.args.accept_fraction",
-    "partner.replay": "partner.args.replay",
-    "slime.engine_patience": "slime.engine_retry_seconds",
-    "train.payment": "train.reward",
-    "train.payment_args": "train.reward_args",
-    "warmstart.player.about_plan": "warmstart.player.ask_about_plan_share",
-    "warmstart.player.minds_price": "warmstart.player.cost_aware_share",
-}
+NAMES: dict[str, dict[str, str]] = yaml.safe_load(Path(__file__).with_name("names.yaml").read_text(encoding="utf-8"))
 # Keys of earlier versions -> what to write instead
 GONE = {
-    **{old: f"write {new}" for old, new in RENAMED.items()},
-    "log.dir": "remove it: a run's dialogue log is in its folder, in logs",
-    **dict.fromkeys(("partner.doubts", "partner.explain_rejections"), "remove it: a rejection names no pairs"),
+    **{old: f"write {new}" for old, new in NAMES["renamed"].items()},
+    **NAMES["gone"],
     **{
-        f"{who}.openai.{key}": what
-        for who in ("partner", "policy")
-        for key, what in {
-            **dict.fromkeys(_CONSTANTS, "remove it: it is a constant"),
-            "note_plan_worth": "remove it: the note is always sent",
-            "send_seed": "remove it: a seed is sent, except to an endpoint that refuses it",
-        }.items()
+        f"{who}.openai.{key}": what for who in ("partner", "policy") for key, what in NAMES["gone_of_endpoints"].items()
     },
-    "slime.max_staleness": "remove it, and set slime's own flags (docs/how-to/slime-async.md)",
-    "slime.warn_failures": "remove it: train.stop_failures stops a run",
-    "train.credit": "write train.reward, with turn_credit or expected_credit",
-    "train.credit_lambda": "write train.reward_args.decay, with train.reward: turn_credit",
-    **dict.fromkeys(("train.exploring_starts", "train.exploring_steps"), "remove it: slim_rl 0.2.0 has it"),
-    "train.question_price": "write train.reward_args.price, with train.reward: price",
-    **{f"verl.{key}": f"write verl.overrides: {{{name}: ...}}" for key, name in _OF_VERL.items()},
-}
-# Keys of other programs, or their last part, whose nearest name means something else -> the key that is meant
-_ELSEWHERE = {
-    "batch_size": "train.games_per_step",
-    "max_new_tokens": "limits.turn_tokens",
-    "max_tokens": "limits.turn_tokens",
-    "max_turns": "game.max_turns",
-    "model_name": "policy.model",
-    "num_games": "data.num_train",
-    "openai_model": "partner.openai.model",
-    "partner.name": "partner.kind",
-    "price": "train.reward_args.price, with train.reward: price",
-    "rollout": "limits, policy or train",
 }
 
 
@@ -193,7 +145,7 @@ def meant(name: str, model: type[BaseModel], prefix: str = "") -> str:
     if instead := GONE.get(prefix + name):
         return instead
     trained = not section.startswith("partner")  # a partner has its own model, temperature and tokens
-    if elsewhere := _ELSEWHERE.get(name) or (trained and _ELSEWHERE.get(last)):
+    if elsewhere := NAMES["elsewhere"].get(name) or (trained and NAMES["elsewhere"].get(last)):
         return f"did you mean {elsewhere}?"
     for key, info in fields_of(model) if trained else ():
         facts = [fact for fact in info.metadata if isinstance(fact, Key)]

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.record import WITHOUT_RESULT, Dialogue, StopReason
 from slim_rl.environment import game_of
 from slim_rl.measured import measured, says
 
@@ -359,7 +359,7 @@ def batch_metrics(dialogues: Sequence[Dialogue]) -> dict[str, float]:
 
 def cannot_play(dialogues: Sequence[Dialogue]) -> str:
     """Returns a sentence on a policy half of whose games or more end without a result; empty for any other."""
-    ended = Counter(reason_of(each) for each in dialogues if each.stop_reason in _WITHOUT_RESULT)
+    ended = Counter(reason_of(each) for each in dialogues if each.stop_reason in WITHOUT_RESULT)
     if not dialogues or 2 * ended.total() < len(dialogues):
         return ""
     shares: dict[str, float] = {}
@@ -371,11 +371,6 @@ def cannot_play(dialogues: Sequence[Dialogue]) -> str:
         f"the policy cannot play this game: {ended.total()} of {len(dialogues)} games ended without a result ({', '.join(numbers)}). Set the "
         "game, game.rules and limits.turn_tokens that its model learned, or train an initial policy for it with slim-rl lab warmstart."
     )
-
-
-_WITHOUT_RESULT = {reason for reason in StopReason if not reason.is_failure} - {
-    *(StopReason.AGREED, StopReason.FINISHED, StopReason.REJECTED)
-}
 
 
 def _mean(out: dict[str, float], name: str, values: Sequence[float]) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, ValidationError
 
-from slim_rl.config.section import RENAMED
+from slim_rl.config.section import NAMES
 from slim_rl.environment import MATCHING
 
 FORMAT = 4  # of a log line; raised when a reader of the old one would misread the new
@@ -62,10 +62,10 @@ class StopReason(StrEnum):
         return self in _FAILURES
 
 
-_FAILURES = frozenset(StopReason) - {
-    *(StopReason.AGREED, StopReason.FINISHED, StopReason.REJECTED, StopReason.MAX_TURNS),
-    *(StopReason.POLICY_ERRORS, StopReason.TURN_TOKENS, StopReason.DIALOGUE_TOKENS, StopReason.CONTEXT_LENGTH),
-}
+PLAYED_OUT = {StopReason.AGREED, StopReason.FINISHED, StopReason.REJECTED}  # with a result
+TRUNCATED = {StopReason.TURN_TOKENS, StopReason.DIALOGUE_TOKENS, StopReason.CONTEXT_LENGTH}  # by a limit
+WITHOUT_RESULT = TRUNCATED | {StopReason.MAX_TURNS, StopReason.POLICY_ERRORS}
+_FAILURES = frozenset(StopReason) - PLAYED_OUT - WITHOUT_RESULT
 
 
 class DialogueOver(Exception):
@@ -296,20 +296,7 @@ def _form() -> TypeAdapter[Dialogue]:
 
 
 _TOKEN_LISTS = ("prompt_ids", "response_ids", "loss_mask", "logprobs")
-# Names in logs, results and contrasts of earlier versions -> today's: of a line, of a turn, of a measure, and of a key in a line's settings
-FORMER = {
-    "instrument": "annotator_version",
-    "put": "forced",
-    "told": "stated",
-    "uncounted": "volunteered",
-    "promise_rank": "question_rank",
-    "value": "question_value",
-    "value_per_100_words": "question_value_per_100_words",
-    "told_uncounted": "pairs_volunteered",
-    "questions_put": "questions_forced",
-    "partner.doubts": "partner.explain_rejections",
-    **RENAMED,
-}
+FORMER = NAMES["logged"] | NAMES["renamed"]  # names of earlier versions -> today's
 
 
 def current_line(data: dict[str, Any]) -> dict[str, Any]:

@@ -32,26 +32,24 @@ def steps(log: Path, *wanted: Any) -> list[float]:
 def test_the_last_ones_or_those_asked_for(log: Path) -> None:
     assert steps(log, 2) == [1, 2]
     assert steps(log, 9, "reward > 0.3") == [0, 1]
-    assert steps(log, 2, "", "reward") == [2, 0]
     assert steps(log, 3, "reward > 2") == []
 
 
 WRONG = """
-rewrad > 1 | => rewrad
-reward > | => --where reward >
-reward | => --where reward
-step | => --where step
-1 > 0 | => --where 1 > 0
- | cleverness => cleverness.*Choose from .*reward
+rewrad > 1 => rewrad.*Choose from .*reward
+reward > => --where reward >
+reward => --where reward
+step => --where step
+1 > 0 => --where 1 > 0
 """
 
 
 @pytest.mark.parametrize("line", WRONG.split("\n")[1:-1])
 def test_what_cannot_be_asked_for_is_a_sentence(log: Path, line: str) -> None:
-    """Each line: condition | order => what the sentence says."""
+    """Each line: condition => what the sentence says."""
     wanted, _, says = line.partition(" => ")
     with pytest.raises(ConfigError, match=says):
-        steps(log, 3, *map(str.strip, wanted.split("|")))
+        steps(log, 3, wanted)
 
 
 def test_a_dialogue_is_shown_whole_and_literally(log: Path, make_dialogue: Any) -> None:
@@ -70,6 +68,6 @@ def test_a_dialogue_is_shown_whole_and_literally(log: Path, make_dialogue: Any) 
 
 
 def test_the_command_prints_and_counts(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command([log], None, num=1, where="", sort="")
+    command([log], None, num=1, where="")
     out = capsys.readouterr().out
     assert "· d2 " in out and "· d1 " not in out and "refused: Write" in out and "1 of 3 dialogues" in out

@@ -38,7 +38,7 @@ from slim_rl.analysis import analyze
 from slim_rl.analysis.dialogues import collect
 from slim_rl.analysis.figures import training_by_partner
 from slim_rl.analysis.load import frame_of, load
-from slim_rl.analysis.report import _by_partner
+from slim_rl.analysis.report import _training
 from slim_rl.analysis.summary import summarise
 from slim_rl.backends.verl.settings import settings
 from slim_rl.config import parse_config
@@ -82,7 +82,7 @@ for dialogue in everything:
 results = summarise(frame_of(everything))
 draw = {
     "steps": [sorted({dialogue.partner["kind"] for dialogue in step}) for step in steps],
-    "table": [row["partner"] for row in _by_partner(results).rows],
+    "table": [row["partner"] for row in _training(results).rows],
     "curves": {row["partner"]: row["curves"]["steps"] for row in results["by_partner"]},
     "drawn": [[len(line.get_xdata()) for line in ax.lines] for ax in training_by_partner(results).axes],
     "tracker": sorted(name for name in batch_metrics(everything) if name.startswith("partner/") and name.endswith("/reward")),
@@ -149,4 +149,7 @@ def test_partner_drawn_by_step_is_in_curves_and_tracker(found: dict[str, Any]) -
     assert {len(names) for names in draw["steps"]} == {1} and {*map(tuple, draw["steps"])} == {("mute",), ("shy",)}
     by_step = {name: [step for step, names in enumerate(draw["steps"]) if names == [name]] for name in ("mute", "shy")}
     assert draw["curves"] == by_step and draw["drawn"] == [[len(steps) for steps in by_step.values()]] * 2
-    assert draw["table"] == ["mute", "shy"] and draw["tracker"] == ["partner/mute/reward", "partner/shy/reward"]
+    assert draw["table"] == ["mute, shy", "mute", "shy"] and draw["tracker"] == [
+        "partner/mute/reward",
+        "partner/shy/reward",
+    ]

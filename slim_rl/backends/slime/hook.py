@@ -28,10 +28,9 @@ from slim_rl.backends.slime.context import RolloutContext, context_of
 from slim_rl.backends.slime.policy import SlimePolicy
 from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.log import annotate_beside
-from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.record import TRUNCATED, Dialogue, StopReason
 from slim_rl.errors import DataError
 
-_TRUNCATED = (StopReason.TURN_TOKENS, StopReason.DIALOGUE_TOKENS, StopReason.CONTEXT_LENGTH)
 _GIVEN = (  # what a sample has from slime's data source; the rest is the game's
     *("group_index", "index", "rollout_id", "prompt", "label", "session_id", "train_metadata"),
     *("multimodal_inputs", "multimodal_train_inputs", "multimodal_train_input_id"),
@@ -118,7 +117,7 @@ def _finish(
     if dialogue.failed:  # it adds nothing to training; its words stay in its record
         sample.status, sample.reward, sample.remove_sample = Sample.Status.FAILED, 0.0, True
     else:  # every turn has left its own status; this is the dialogue's
-        cut = dialogue.stop_reason in _TRUNCATED
+        cut = dialogue.stop_reason in TRUNCATED
         sample.status, sample.reward = Sample.Status.TRUNCATED if cut else Sample.Status.COMPLETED, dialogue.reward
     padded = not sample.response_length  # else the sample has the dialogue's tokens, and `dialogue_of` reads them there
     if padded:

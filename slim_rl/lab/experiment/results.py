@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel
 
 from slim_rl import files, provenance
 from slim_rl import statistics as st
@@ -73,15 +72,10 @@ class Plays:
         """Reads what `write` wrote. Raises DataError if that fails."""
         try:
             held_out = _values(folder / HELD_OUT_VALUES, KEYS)
+            training = _values(folder / "training.parquet", ["arm", "run"])
             askers = folder / "askers.parquet"  # missing in older folders
-            about = _Attributes.model_validate(held_out.attrs).model_dump()
-            return cls(
-                held_out,
-                _values(folder / "training.parquet", ["arm", "run"]),
-                about["warnings"],
-                about["provenance"],
-                _values(askers, ["asker"]) if askers.exists() else EMPTY,
-            )
+            simulated = _values(askers, ["asker"]) if askers.exists() else EMPTY
+            return cls(held_out, training, held_out.attrs["warnings"], held_out.attrs["provenance"], simulated)
         except Exception as error:  # pyarrow and pandas raise many kinds for a damaged file
             reason = " ".join(str(error).split())[:200]
             raise DataError(
@@ -101,20 +95,11 @@ class Plays:
         return games.table(self.held_out, measure, outcome.condition, outcome.arm, outcome.when)
 
 
-class _Attributes(BaseModel):
-    """Metadata that `Plays.write` stores with the values."""
-
-    warnings: list[str]
-    provenance: list[dict[str, Any]]
-
-
 def _values(path: Path, names: Sequence[str]) -> pd.DataFrame:
-    """Reads a file of `Plays.write`. Raises ValueError unless the columns `names` are text and all others numbers."""
+    """Reads a file of `Plays.write`. Raises ValueError if it lacks one of the columns `names`."""
     frame = pd.read_parquet(path).rename(columns=FORMER)
-    for name in dict.fromkeys((*names, *frame.columns)):
-        kind = pd.api.types.infer_dtype(frame[name], skipna=name not in names)
-        if len(frame) and (kind != "string" if name in names else not pd.api.types.is_numeric_dtype(frame[name])):
-            raise ValueError(f"{path.name}: the column {name} holds values of type {kind}")
+    if missing := sorted({*names} - {*frame.columns}):
+        raise ValueError(f"{path.name} has no column {missing[0]}")
     return frame
 
 

@@ -29,11 +29,11 @@ from transformers import DataCollatorForSeq2Seq, Qwen3Config, Qwen3ForCausalLM, 
 
 from slim_rl.backends.trl.finite import FiniteSteps
 from slim_rl.backends.trl.scoring import add_scoring, suits
-from slim_rl.config import Config, Limits
+from slim_rl.config import Config
 from slim_rl.config.sections import WarmstartConfig
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.games_file import GameRow, load_rows
-from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.record import TRUNCATED, Dialogue
 from slim_rl.dialogue.worker import DialogueSpec, RolloutWorker
 from slim_rl.environment import as_dict, environment_class
 from slim_rl.errors import ConfigError, Diverged
@@ -201,7 +201,7 @@ def _rows_to_learn(
         dealt = itertools.islice(left, groups) if lesson.deals is None else lesson.deals(groups)
         repeated = itertools.islice((game for game in dealt for _ in range(group_size)), number)
         for dialogue in _demonstrations(config, repeated, chat, lesson):
-            yield _labels(_check_complete(dialogue, chat, config.limits), lesson.opening)
+            yield _labels(_check_complete(dialogue, chat), lesson.opening)
 
 
 def _demonstrations(config: Config, games: Iterable[Dealt], chat: Chat, lesson: Lesson) -> Iterator[Dialogue]:
@@ -228,28 +228,20 @@ def _demonstrations(config: Config, games: Iterable[Dealt], chat: Chat, lesson: 
         yield from asyncio.run(play_some(some))
 
 
-_CUTS = {  # stop reason of a truncated demonstration -> key of the limit
-    StopReason.TURN_TOKENS: "turn_tokens",
-    StopReason.DIALOGUE_TOKENS: "dialogue_tokens",
-    StopReason.CONTEXT_LENGTH: "context_tokens",
-}
-
-
-def _check_complete(dialogue: Dialogue, chat: Chat, limits: Limits) -> Dialogue:
+def _check_complete(dialogue: Dialogue, chat: Chat) -> Dialogue:
     """Returns the demonstration. Raises ConfigError if it failed, or a limit truncated it."""
-    key = _CUTS.get(dialogue.stop_reason or StopReason.AGREED)
     if dialogue.failed:
         raise ConfigError(
             f"A demonstration of the game {dialogue.game_id} failed ({dialogue.stop_reason}: {dialogue.failure}). Correct the game's player or "
             "its partner."
         )
-    if key is None:
-        return dialogue
-    last = dialogue.turns[-1]
-    longer = f", by a turn of {len(chat.said_ids(last.text, last.thought))} tokens" if key == "turn_tokens" else ""
-    raise ConfigError(
-        f"A demonstration is cut at limits.{key}={getattr(limits, key)}{longer}, with this tokenizer. Raise the limit (--set limits.{key}=...)."
-    )
+    if dialogue.stop_reason in TRUNCATED:
+        last = dialogue.turns[-1]
+        raise ConfigError(
+            f"A demonstration is cut ({dialogue.stop_reason}), at a turn of {len(chat.said_ids(last.text, last.thought))} tokens with this "
+            "tokenizer. Raise limits.turn_tokens, limits.dialogue_tokens or limits.context_tokens."
+        )
+    return dialogue
 
 
 def _labels(dialogue: Dialogue, opening: bool = True) -> dict[str, list[int]]:
