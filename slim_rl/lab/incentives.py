@@ -6,7 +6,7 @@ A policy that rarely asks learns to ask only if its first question raises the re
 reach the same reward, it learns those instead. `measure` plays scripted players, and `Incentives` judges their rewards.
 
 All play the same games with the same random draws, so that differences are paired by game. A scripted partner of the game replaces
-one that is behind an endpoint, recorded, or the policy itself, and costs nothing. A game without scripted players is judged by the
+those that are behind an endpoint, recorded, or the policy itself, and costs nothing. A game without scripted players is judged by the
 simulated askers of its `frontier`.
 """
 
@@ -172,7 +172,7 @@ def measure(
         live: whether to play the config's partner even if it is behind an endpoint.
 
     Raises:
-        ConfigError: the game has one seat, or neither scripted players nor a frontier nor references.
+        ConfigError: the game has one seat, or neither scripted players nor a frontier.
         SlimError: the partner's endpoint is down, or its budget is spent.
     """
     game = environment_class(config.environment)
@@ -200,34 +200,20 @@ def measure(
 
 
 def _with_scripted_partners(config: Config) -> tuple[Config, str]:
-    """Returns the config with scripted partners, and their description."""
-    played, names = {name: _scripted(member) for name, member in config.members.items()}, []
-    for name, one in played.items():
-        about = (
-            name
-            if one is config or config.members[name].opposite == one.opposite
-            else f"{one.opposite.name} (in place of {name})"
+    """Returns the config with its scripted partners alone, or with the game's first one in their place, and a description."""
+    scripted = {name for name, member in config.members.items() if member.opposite.scripted and config.shares[name]}
+    others = ", ".join(name for name, share in config.shares.items() if share and name not in scripted)
+    if not scripted:
+        for kind in environment_class(config.environment).partners:
+            if config.changed(partner={"kind": kind}).opposite.scripted:
+                return against(config, kind), f"{kind} (in place of {others})"
+        raise ConfigError(
+            f"{config.environment} has no scripted partner in place of {others}. Use --live to play with that."
         )
-        names.append(f"{about} {config.shares[name]:.0%}" if config.partner.mixture else about)
-    if not config.partner.mixture:
-        return played[config.opposite.name], names[0]
-    mixture = {
-        name: {"share": config.shares[name], "kind": one.opposite.name, "args": one.partner.args}
-        for name, one in played.items()
-    }
-    return config.changed(partner={"args": {}, "mixture": mixture}), ", ".join(names)
-
-
-def _scripted(config: Config) -> Config:
-    """Returns the config of one partner, with a scripted one in place of any other."""
-    if config.opposite.scripted:
-        return config
-    for kind in environment_class(config.environment).partners:
-        if config.changed(partner={"kind": kind}).opposite.scripted:
-            return against(config, kind)
-    raise ConfigError(
-        f"{config.environment} has no scripted partner to replace partner.kind={config.opposite.name}. Use --live to play with that one."
-    )
+    if mixture := config.partner.mixture:
+        config = config.changed(partner={"mixture": {name: one for name, one in mixture.items() if name in scripted}})
+    names = ", ".join(f"{name} {share:.0%}" if mixture else name for name, share in config.shares.items())
+    return config, f"{names} (without {others})" if others else names
 
 
 def _is_judged(player: ScriptedPlayer) -> bool:
@@ -284,18 +270,14 @@ def _learned(dialogues: Sequence[Dialogue]) -> float:
 
 
 def _simulated(game: type[BaseEnvironment], rows: Sequence[GameRow], most: int) -> tuple[PlayerResult, ...]:
-    """Returns results from a game's frontier, the first strategy from 0 questions; without a frontier from its references."""
+    """Returns results from a game's frontier, the first strategy from 0 questions."""
     games = [(row.game_state, row.seat) for row in rows]
     curves = {name: Frontier(*curve) for name, curve in measured(game).frontier(games, most).items()}
-    lines: list[PlayerResult] = []
     if not curves:
-        for reference in measured(game).references(games).values():
-            rewards = np.asarray(reference["rewards"], dtype=float)
-            lines.append(PlayerResult(reference["about"], 0, "", "", len(rewards), 0, _mean_reward(rewards), math.nan))
-    if not curves and not lines:
         raise ConfigError(
-            f"{game.__name__} has no scripted players, frontier or references. Implement scripted_players or frontier in its instrument."
+            f"{game.__name__} has neither scripted players nor a frontier. Implement scripted_players or frontier in its instrument."
         )
+    lines: list[PlayerResult] = []
     for strategy, curve in curves.items():
         table = curve.rewards
         for k in range(table.shape[1]):

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.chat import Chat, Messages
 from slim_rl.dialogue.players import Player, Policy, PolicyFailure
@@ -26,7 +28,6 @@ from slim_rl.errors import ConfigError, SlimError, SlimWarning
 from slim_rl.event_loops import wait
 from slim_rl.policies import load_tokenizer
 from slim_rl.policies.served import SGLangPolicy, VLLMPolicy
-from slim_rl.policies.servers import connect
 from slim_rl.seeds import seed_of
 
 # engine -> command that starts its server
@@ -37,6 +38,39 @@ STARTS = {
 }
 ENGINES = ("transformers", *STARTS)
 SERVED_AT_ONCE = 1000  # dialogues played at once with a server, by default
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Server that answers.
+
+    Attributes:
+        url: address without a path.
+        model: served model name; "" if unknown.
+        context: largest number of tokens of prompt and response together; None if unknown.
+    """
+
+    url: str
+    model: str = ""
+    context: int | None = None
+
+
+def connect(url: str) -> Server:
+    """Returns the server at `url` (without a trailing ``/v1``). Raises SlimError if no server answers."""
+    url = url.rstrip("/").removesuffix("/v1")
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"--server {url} is not an address. Give one like http://127.0.0.1:30000.")
+    try:
+        # without a proxy, which does not know this machine's ports
+        answer = httpx.get(f"{url}/v1/models", timeout=10, trust_env=False, follow_redirects=True).raise_for_status()
+        card = answer.json()["data"][0]
+        context = card.get("max_model_len")
+        return Server(url, str(card["id"]), context if isinstance(context, int) else None)
+    # it answers, and does not describe its model
+    except (httpx.HTTPStatusError, AttributeError, LookupError, TypeError):
+        return Server(url)
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        raise SlimError(f"No server answers at --server {url} ({error}). Start it.") from error
 
 
 def check_engine(name: str, server: str | None) -> None:

@@ -13,7 +13,7 @@ from slim_rl.config import parse_config
 from slim_rl.dialogue.games_file import load_rows
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.measures import measures
-from slim_rl.policies.servers import connect
+from slim_rl.policies.engines import connect
 from tests.commands.shell import run
 from tests.fakes.openai_server import serving
 from tests.fakes.sglang_server import SGLangServer

@@ -135,7 +135,7 @@ def test_cheats_are_compared_with_honest_players(by_dialop: Incentives) -> None:
 
 STOOD_IN = """
 {kind: openai} => shy (in place of openai)
-{mixture: {mute: 3, gpt: {share: 1, kind: openai}, cheap: {share: 0, kind: rephrased}}} => mute 75%, shy (in place of gpt) 25%, cheap 0%
+{mixture: {mute: 3, gpt: {share: 1, kind: openai}, cheap: {share: 0, kind: rephrased}}} => mute 100% (without gpt)
 {kind: self} => shy (in place of self)
 """
 
@@ -146,37 +146,23 @@ def test_an_endpoint_is_stood_in_for_by_the_scripted_partner(line: str) -> None:
     assert measure(parse_config({"partner": yaml.safe_load(partner)}), 3, (1,), everyone=False).partner == played
 
 
-class Lines(Compass):
-    """Reference lines alone."""
+class Blank(Compass):
+    """No simulated askers."""
 
     def frontier(self, games: Sequence[tuple[Any, int]], most: int, seed: int = 0) -> dict[str, Any]:
         return {}
-
-
-class Blank(Lines):
-    """Not even those."""
-
-    def references(self, games: Sequence[tuple[Any, int]]) -> dict[str, dict[str, Any]]:
-        return {}
-
-
-class OnPaper(Treasure):
-    instrument = f"{__name__}.Lines"
 
 
 class Nothing(Treasure):
     instrument = f"{__name__}.Blank"
 
 
-def test_game_with_references_only_shows_them() -> None:
-    config = {"environment": f"{__name__}.OnPaper", "partner": {"kind": "honest"}}
-    found = measure(parse_config(config), 20)
-    assert [line.name for line in found.lines] == ["a cell at random", "a cell after one question"]
-    assert found.first_gain is None and not found.rewards_asking and "unknown" in found.sentence
-    for other in (config, {"environment": "examples.secret_number.SecretNumber"}):
-        assert not list(check_asking(parse_config(other)))
-    with pytest.raises(ConfigError, match="no scripted players, frontier or references"):
-        measure(parse_config({**config, "environment": f"{__name__}.Nothing"}), 20)
+def test_game_without_players_and_frontier_is_refused() -> None:
+    config = parse_config({"environment": f"{__name__}.Nothing", "partner": {"kind": "honest"}})
+    with pytest.raises(ConfigError, match="neither scripted players nor a frontier"):
+        measure(config, 20)
+    for other in (config, parse_config({"environment": "examples.secret_number.SecretNumber"})):
+        assert not list(check_asking(other))
 
 
 @pytest.mark.parametrize("pays", [True, False])
