@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from trl import GRPOConfig
 
-from slim_rl.config import Config
+from slim_rl.config import Config, read_yaml
 from slim_rl.config.trainers import values
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.ranks import run_size
@@ -44,24 +44,14 @@ def grpo_arguments(config: Config, run_dir: Path) -> GRPOConfig:
         return GRPOConfig(
             **values(settled, "trl"),
             **config.trl.overrides,
+            **read_yaml(Path(__file__).with_name("fixed.yaml")),
             gradient_accumulation_steps=accumulation,
             steps_per_generation=accumulation,
-            num_iterations=1,
             output_dir=str(run_dir / "checkpoints"),
             run_name=config.name,
-            # The names come shuffled by our own seed, the seats of a game side by side.
-            shuffle_dataset=False,
             use_cpu=not on_gpu,
-            use_vllm=False,
             bf16=on_gpu and config.policy.dtype == "bfloat16",
-            logging_steps=1,
-            save_strategy="steps",
-            trust_remote_code=False,
-            ddp_find_unused_parameters=False,  # there are none
-            ddp_timeout=6 * 3600,  # seconds: who has played its share of the held-out games waits for the others
-            disable_tqdm=True,
             dataloader_pin_memory=on_gpu,
-            remove_unused_columns=False,
         )
     except (TypeError, ValueError) as error:
         if not config.trl.overrides:

@@ -16,8 +16,10 @@ import random
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, ClassVar
 
+from slim_rl.config import read_yaml
 from slim_rl.dialogue.players import Partner, PartnerFailure
 from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
@@ -31,37 +33,10 @@ from slim_rl.seeds import seed_of
 ACCEPT_FRACTION = 0.75
 VERSION = 8  # raised when the same view would get another reply
 
-GREETINGS = ("Hello. Ask me about a reviewer and a paper.", "Hi. Which reviewer and which paper interest you?")
-VAGUE = (
-    "Ask me about one reviewer and one paper.",
-    "It depends. Which reviewer, on which paper?",
-    "I know a few scores. Name a reviewer and a paper.",
-)
-SILENT = ("I would rather not say.", "I keep my scores to myself.", "I cannot tell you that.")
-NOTED = ("Noted.", "I see.", "Thank you.")
+SENTENCES: dict[str, list[str]] = read_yaml(Path(__file__).with_name("sentences.yaml"))
+GREETINGS, VAGUE, SILENT, NOTED = (SENTENCES[name] for name in ("greetings", "vague", "silent", "noted"))
 PROPOSE = "Propose a full plan and I will judge it."
 BETTER = "I think we can do better."
-TOLD = "{names}: {value}."
-NOT_TOLD = "I have no score for {names}."
-# How it may be said in other words, of which a partner is given the first few (`wordings`); those of `unmet` are none of them.
-MORE_TOLD = (
-    "My score for {names} is {value}.",
-    "I see {value} for {names}.",
-    "{names} has {value}.",
-    "It is {value} for {names}.",
-    "{names} scores {value} here.",
-    "{names} gets {value}.",
-    "The score of {names} is {value}.",
-)
-MORE_NOT_TOLD = (
-    "I don't have a score for {names}.",
-    "There is no score for {names} in my table.",
-    "I have nothing for {names}.",
-    "{names} is missing here.",
-    "I cannot see {names}.",
-    "{names} is unknown to me.",
-    "No score of {names} is listed here.",
-)
 TABLE = "All my scores:"
 EMPTY_TABLE = "I have no scores."
 SENTENCES_UP_TO = 4  # the largest n whose table is told in the sentences of single answers
@@ -84,9 +59,10 @@ class ScriptedPartner(Partner):
     wordings: int = 1
 
     def __post_init__(self) -> None:
-        if type(self.wordings) is not int or not 1 <= self.wordings <= 1 + len(MORE_TOLD):
+        most = len(SENTENCES["scores"])
+        if type(self.wordings) is not int or not 1 <= self.wordings <= most:
             raise ConfigError(
-                f"partner.args.wordings is {self.wordings!r}, but a scripted partner has 1 to {1 + len(MORE_TOLD)} wordings."
+                f"partner.args.wordings is {self.wordings!r}, but a scripted partner has 1 to {most} wordings."
             )
         if type(self.max_pairs) is not int or self.max_pairs < 1:
             raise ConfigError(
@@ -144,8 +120,8 @@ class ShyPartner(ScriptedPartner):
     """
 
     kind = "shy"
-    score_sentences: ClassVar[Sequence[str]] = (TOLD, *MORE_TOLD)
-    denial_sentences: ClassVar[Sequence[str]] = (NOT_TOLD, *MORE_NOT_TOLD)
+    score_sentences: ClassVar[Sequence[str]] = SENTENCES["scores"]
+    denial_sentences: ClassVar[Sequence[str]] = SENTENCES["denials"]
     answers: float = 1.0
 
     def __post_init__(self) -> None:
@@ -205,7 +181,8 @@ def check_chance(name: str, value: Any, what: str = "a chance") -> None:
 
 def scores(pairs: Iterable[Pair], game: MatchingView) -> str:
     """Returns one sentence per given pair that the partner sees."""
-    return " ".join(TOLD.format(names=game.roster.pair(pair), value=game[pair]) for pair in pairs)
+    plainest = SENTENCES["scores"][0]
+    return " ".join(plainest.format(names=game.roster.pair(pair), value=game[pair]) for pair in pairs)
 
 
 def whole_table(game: MatchingView) -> str:

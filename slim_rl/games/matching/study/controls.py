@@ -20,6 +20,7 @@ from slim_rl.errors import ConfigError, DataError
 from slim_rl.games.matching.generate import VALUES
 from slim_rl.games.matching.partners.scripted import (
     NOTED,
+    SENTENCES,
     ScriptedPartner,
     ShyPartner,
     check_chance,
@@ -31,14 +32,6 @@ from slim_rl.games.matching.reading.reader import Reading
 from slim_rl.games.matching.roster import Pair
 from slim_rl.games.matching.state import GameState, MatchingView
 from slim_rl.seeds import seed_of
-
-TOLD = (
-    "I have {value} for {names}.",
-    "For {names} my table says {value}.",
-    "{names} is {value}.",
-    "{names} would be {value}.",
-)
-NOT_TOLD = ("I do not see {names}.", "{names} is blank on my side.", "My table has nothing for {names}.")
 
 Schedule = tuple[tuple[Pair, ...], ...]  # what is told in each message
 
@@ -71,9 +64,9 @@ class RephrasedPartner(ShyPartner):
     """Shy partner with other sentences. Which words it takes for a pair is drawn from the dialogue's seed."""
 
     kind = "rephrased"
-    score_sentences = TOLD
-    denial_sentences = NOT_TOLD
-    wordings: int = len(TOLD)
+    score_sentences = SENTENCES["rephrased_scores"]
+    denial_sentences = SENTENCES["rephrased_denials"]
+    wordings: int = len(score_sentences)
 
 
 @dataclass
