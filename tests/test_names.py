@@ -23,7 +23,7 @@ from tests.fakes.cluster import known_flags
 from tests.paths import ROOT
 
 # Preregistered, made by an earlier version, or about other projects
-FROZEN = r"analysis/(?:contrasts\.yaml|bench/README|results/|belief/|rescue/)|tests/|CHANGELOG|.*PREREGISTRATION"
+FROZEN = r"analysis/(?:contrasts\.yaml|bench/README|results/|belief/|rescue/)|tests/|slim_rl/config/names|CHANGELOG|.*PREREGISTRATION"
 # Options of other programs, of the predecessors, and one that is shown as misspelt
 FOREIGN = {
     *("--agent-llm", "--user-llm", "--max-concurrency", "--max-steps", "--model", "--num_games", "--output_dir"),
