@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from slim_rl.config import Limits
+from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.state import GameState
@@ -22,6 +25,12 @@ STATE: dict[str, Any] = {
 }
 
 MakeDialogue = Callable[..., Dialogue]
+
+
+def played(env: Any, policy: Any, partner: Any, state: Any, **origin: Any) -> Dialogue:
+    """The dialogue of a policy by text with a partner, both without limits."""
+    settings = {"id": "d", **origin}
+    return asyncio.run(play_dialogue(env, policy, partner, None, Limits(), game_state=state, **settings))
 
 
 @pytest.fixture

@@ -24,7 +24,8 @@ from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.partners.scripted import MutePartner
 from slim_rl.games.matching.state import MatchingSettings
 
-ROWS = [GameRow(game.id, 0, game.to_dict(), []) for game in generate_games(4, MatchingSettings(n=3), seed=1)]
+TWELVE = [GameRow(game.id, 0, game.to_dict(), []) for game in generate_games(12, MatchingSettings(n=3), seed=1)]
+ROWS = TWELVE[:4]
 
 
 def played(log: Path, rows: list[GameRow], **config: Any) -> list[str]:
@@ -57,9 +58,8 @@ def test_other_games_of_the_same_names_are_refused(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     played(log, ROWS[:2])
     swapped = replace(ROWS[1], game_state=ROWS[2].game_state)
-    with pytest.raises(
-        DataError, match=rf"log.jsonl holds another game as {ROWS[1].game_id}: the games file has changed"
-    ):
+    sentence = rf"log.jsonl holds another game as {ROWS[1].game_id}: the games file has changed"
+    with pytest.raises(DataError, match=sentence):
         played(log, [ROWS[0], swapped])
     log.unlink()
     assert len(played(log, [ROWS[0], swapped])) == 2
@@ -72,9 +72,8 @@ def test_run_is_not_resumed_with_other_training_games(tmp_path: Path) -> None:
         log.append(dialogue)
 
     def check(rows: list[GameRow]) -> None:
-        write_rows(
-            [GameRow.of(worker.environment(), row.game_id, row.game_state) for row in rows], tmp_path / "g.jsonl"
-        )
+        own = [GameRow.of(worker.environment(), row.game_id, row.game_state) for row in rows]
+        write_rows(own, tmp_path / "g.jsonl")
         data = {"train": tmp_path / "g.jsonl", "eval": None, "num_train": len(rows)}
         check_games(parse_config({"data": data, "train": {"games_per_step": 1}}), tmp_path / "logs")
 
@@ -91,9 +90,6 @@ def test_in_self_play_a_seat_that_is_missing_is_played_again(tmp_path: Path) -> 
     assert played(log, ROWS[:2], partner={"kind": "self"}) == whole
     assert sorted(dialogue.id for dialogue in read_log(log)) == sorted(whole)
     assert {dialogue.group.rpartition("/")[2] for dialogue in read_log(log)} == {"0", "1"}, "a baseline for each seat"
-
-
-TWELVE = [GameRow(game.id, 0, game.to_dict(), []) for game in generate_games(12, MatchingSettings(n=3), seed=1)]
 
 
 class CtrlC(Partner):

@@ -36,7 +36,8 @@ def test_a_line_comes_back_as_it_went(make_dialogue: MakeDialogue, tmp_path: Pat
     assert dialogue.turns[0].questions == ["pair"]  # appending annotates
     assert (back.turns, back.response_ids) == (dialogue.turns, [])
     line = json.loads((tmp_path / "new" / "log.jsonl").read_text(encoding="utf-8"))
-    assert line["tokens"] == {"prompt": 0, "response": 2, "policy": 1}
+    assert line["tokens"] == back.to_dict(tokens=False)["tokens"] == {"prompt": 0, "response": 2, "policy": 1}
+    assert "response_ids" not in line
     with DialogueLog(tmp_path / "tokens.jsonl", tokens=True) as log:
         log.append(dialogue)
     assert list(read_log(tmp_path / "tokens.jsonl")) == [dialogue]
@@ -64,9 +65,8 @@ def test_log_failed_and_unrewarded_dialogues_have_lines(make_dialogue: MakeDialo
 @given(st.text(alphabet=st.characters(exclude_categories=()), max_size=30))
 def test_any_text_makes_one_line_of_utf8(text: str) -> None:
     line = encode({"text": text, "more": [{"a": (text,)}]})
-    assert b"\n" not in line
     read = json.loads(line.decode("utf-8"))["text"]
-    assert read == text or any(0xD800 <= ord(c) <= 0xDFFF for c in text)
+    assert b"\n" not in line and (read == text or any(0xD800 <= ord(c) <= 0xDFFF for c in text))
 
 
 def test_lines_are_json_whatever_they_hold() -> None:
@@ -126,22 +126,20 @@ def test_a_whole_last_line_without_its_newline_is_kept(make_dialogue: MakeDialog
 NOT_ITS_LINE = "not a dialogue's line"
 
 
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        (b'{"id": "b", \n', "not valid JSON"),
-        *((line, NOT_ITS_LINE) for line in (b'{"loss": 1.0}\n', b"[1]\n", b'{"id": 1, "game_id": 2, "turns": [3]}\n')),
-        ({"format": 99}, "format=99, but this slim_rl reads formats 3 to 4"),
-        ({"id": []}, rf"{NOT_ITS_LINE} \(its id is"),
-        ({"seat": 5}, rf"{NOT_ITS_LINE} \(its seat is 5"),
-        ({"partner": None}, rf"{NOT_ITS_LINE} \(its partner is None"),
-        ({"reward": [1]}, rf"{NOT_ITS_LINE} \(its reward is"),
-        ({"turns": [{"seat": 0, "role": "policy", "text": None}]}, rf"{NOT_ITS_LINE} \(its turns.0.text is None"),
-    ],
-)
-def test_line_that_is_no_dialogues_is_named(
-    make_dialogue: MakeDialogue, tmp_path: Path, line: bytes | dict[str, Any], says: str
-) -> None:
+NO_LINES: list[tuple[bytes | dict[str, Any], str]] = [
+    (b'{"id": "b", \n', "not valid JSON"),
+    *((line, NOT_ITS_LINE) for line in (b'{"loss": 1.0}\n', b"[1]\n", b'{"id": 1, "game_id": 2, "turns": [3]}\n')),
+    ({"format": 99}, "format=99, but this slim_rl reads formats 3 to 4"),
+    ({"id": []}, rf"{NOT_ITS_LINE} \(its id is"),
+    ({"seat": 5}, rf"{NOT_ITS_LINE} \(its seat is 5"),
+    ({"partner": None}, rf"{NOT_ITS_LINE} \(its partner is None"),
+    ({"reward": [1]}, rf"{NOT_ITS_LINE} \(its reward is"),
+    ({"turns": [{"seat": 0, "role": "policy", "text": None}]}, rf"{NOT_ITS_LINE} \(its turns.0.text is None"),
+]
+
+
+@pytest.mark.parametrize(("line", "says"), NO_LINES)
+def test_line_that_is_no_dialogues_is_named(make_dialogue: MakeDialogue, tmp_path: Path, line: Any, says: str) -> None:
     path = tmp_path / "log.jsonl"
     whole = [encode(make_dialogue(*SAID, id=name).to_dict(tokens=False)) + b"\n" for name in "ac"]
     other = line if isinstance(line, bytes) else encode(make_dialogue(*SAID).to_dict(tokens=False) | line) + b"\n"

@@ -27,15 +27,11 @@ def chat(tokenizer: Any) -> Chat:
     return Chat(tokenizer)
 
 
-def play(
-    chat: Chat, turns: Any, partner: Any = None, limits: Limits | None = None, **kw: Any
-) -> tuple[Dialogue, Script]:
+def play(chat: Chat, turns: Any, partner: Any = None, limits: Any = None, **kw: Any) -> tuple[Dialogue, Script]:
     policy = Script(chat, turns) if isinstance(turns, list) else turns
-    env = kw.pop("env", None) or Countdown()
+    env, partner, limits = kw.pop("env", None) or Countdown(), partner or Says("go on"), limits or Limits()
     origin = {"game_state": GAME, "id": "g1#0", "game_id": "g1"}
-    playing = play_dialogue(env, policy, partner or Says("go on"), chat, limits or Limits(), **origin, **kw)
-    dialogue = asyncio.run(playing)
-    return dialogue, policy
+    return asyncio.run(play_dialogue(env, policy, partner, chat, limits, **origin, **kw)), policy
 
 
 def check_invariant(dialogue: Dialogue, policy: Script, chat: Chat) -> None:
@@ -105,9 +101,7 @@ def down(view: Any) -> str:
     ],
     ids=["policy errs", "partner errs", "partner fails", "engine fails", "policy by text fails"],
 )
-def test_errors_and_failures_are_stop_reasons(
-    chat: Chat, turns: Any, partner: Any, reason: StopReason, failure: str | None, reward: float | None
-) -> None:
+def test_errors_and_failures_are_stop_reasons(chat, turns, partner, reason, failure, reward) -> None:
     dialogue, policy = play(chat, turns, Says(partner))
     assert (dialogue.stop_reason, dialogue.failure, dialogue.reward) == (reason, failure, reward)
     assert dialogue.failed == (reward is None)
@@ -118,6 +112,8 @@ def test_errors_and_failures_are_stop_reasons(
 def test_a_bug_is_not_hidden(chat) -> None:
     with pytest.raises(ZeroDivisionError):
         play(chat, ["go"], Says(lambda view: str(1 / 0)))
+    with pytest.raises(TimeoutError):  # of a player, which is no deadline
+        play(chat, [TimeoutError()], limits=Limits(turn_seconds=30))
 
 
 def test_the_partner_may_open(chat) -> None:
@@ -143,16 +139,16 @@ def test_or_a_cut_turn_is_played_and_ended_for_the_policy(chat) -> None:
     check_invariant(dialogue, policy, chat)
 
 
-@pytest.mark.parametrize("name", ["dialogue_tokens", "context_tokens"])
+CUT = {"dialogue_tokens": StopReason.DIALOGUE_TOKENS, "context_tokens": StopReason.CONTEXT_LENGTH}
+
+
+@pytest.mark.parametrize("name", CUT)
 def test_token_budgets_are_never_passed(chat, name) -> None:
     for most in range(20, 200):
         dialogue, policy = play(chat, ["go " * 20] * 2, limits=Limits(**{name: most}))
         used = len(dialogue.response_ids) + (len(dialogue.prompt_ids) if name == "context_tokens" else 0)
         if dialogue.stop_reason is not StopReason.AGREED:
-            assert dialogue.stop_reason is (
-                StopReason.DIALOGUE_TOKENS if name == "dialogue_tokens" else StopReason.CONTEXT_LENGTH
-            )
-            assert dialogue.reward == 0.0
+            assert (dialogue.stop_reason, dialogue.reward) == (CUT[name], 0.0)
         assert used <= max(most, len(dialogue.prompt_ids))
         assert not dialogue.response_ids or dialogue.loss_mask[-1], "a response ends with the policy's own tokens"
         check_invariant(dialogue, policy, chat)
@@ -187,15 +183,6 @@ def test_partner_that_hangs_fails_unless_it_has_a_limit(paid: bool, own: bool, b
     dialogue, _ = play(chat, ["go"] * 9, Slow("go"), limits=Limits(turn_seconds=0.3))
     assert dialogue.stop_reason is (StopReason.AGREED if own else StopReason.DEADLINE)
     assert own or dialogue.failure == "a turn of the partner took longer than 0.3 s"
-
-
-def test_timeout_raised_by_a_player_is_a_fault_and_no_deadline(chat) -> None:
-    class Broken(Script):
-        async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
-            raise TimeoutError
-
-    with pytest.raises(TimeoutError):
-        play(chat, Broken(chat, ["go"]), limits=Limits(turn_seconds=30))
 
 
 def test_game_reads_the_text_without_its_thought(chat) -> None:
@@ -262,9 +249,7 @@ said = st.one_of(
     truncated=st.sampled_from(["end", "continue"]),
     seat=st.sampled_from([0, 1]),
 )
-def test_the_invariant_holds_whatever_is_said(
-    chat, turns, replies, turn_tokens, dialogue_tokens, truncated, seat
-) -> None:
+def test_the_invariant_holds_whatever_is_said(chat, turns, replies, turn_tokens, dialogue_tokens, truncated, seat):
     limits = Limits(turn_tokens=turn_tokens, dialogue_tokens=dialogue_tokens, truncated_turn=truncated)
     policy = Script(chat, turns + [("go", "stop")] * 20)
     queue = iter(replies + ["go"] * 20)
@@ -273,12 +258,3 @@ def test_the_invariant_holds_whatever_is_said(
     assert dialogue.stop_reason is not None
     assert dialogue_tokens is None or len(dialogue.response_ids) <= dialogue_tokens
     assert Dialogue.from_dict(json.loads(json.dumps(dialogue.to_dict()))) == dialogue
-
-
-def test_a_log_line_keeps_the_counts_of_the_tokens_it_leaves_out(chat) -> None:
-    dialogue, _ = play(chat, ["go", "go"])
-    line = dialogue.to_dict(tokens=False)
-    prompt, response = len(dialogue.prompt_ids), len(dialogue.response_ids)
-    counts = {"prompt": prompt, "response": response, "policy": sum(dialogue.loss_mask)}
-    assert line["tokens"] == counts and "response_ids" not in line
-    assert Dialogue.from_dict(json.loads(json.dumps(line))).to_dict(tokens=False)["tokens"] == counts

@@ -67,22 +67,13 @@ def played(by: RolloutWorker, **more: Any) -> Dialogue:
     return dialogue
 
 
-@pytest.mark.parametrize(
-    ("kind", "logged"),
-    [
-        ("shy", "shy"),
-        ("rude", "rude"),
-        (SHY, SHY),
-        (f"{__name__}.Rude", f"{__name__}.Rude"),
-        (f"{__name__}.Nameless", f"{__name__}.Nameless"),
-    ],
-)
-def test_a_partner_is_logged_by_the_name_it_was_chosen_by(kind: str, logged: str) -> None:
+@pytest.mark.parametrize("kind", ["shy", "rude", SHY, f"{__name__}.Rude", f"{__name__}.Nameless"])
+def test_a_partner_is_logged_by_the_name_it_was_chosen_by(kind: str) -> None:
     by = worker(kind)
     partner = make_partner(by.config)
-    assert partner is not None and played(by).partner == {**partner.identity, "kind": logged}
+    assert partner is not None and played(by).partner == {**partner.identity, "kind": kind}
     broken = played(by, policy=Broken())
-    assert broken.stop_reason is StopReason.BROKEN and broken.partner["kind"] == logged
+    assert broken.stop_reason is StopReason.BROKEN and broken.partner["kind"] == kind
 
 
 def test_dialogues_of_a_group_draw_apart_and_the_same_again() -> None:
@@ -144,9 +135,8 @@ def test_drawn_question_cost_reaches_policy_and_log_only() -> None:
             return await super().act(view)
 
     def dialogue(price: str) -> Dialogue:
-        config = parse_config(
-            {"partner": {"kind": f"{__name__}.Rude"}}, [f"train={{reward: price, reward_args: {{price: {price}}}}}"]
-        )
+        cost = f"train={{reward: price, reward_args: {{price: {price}}}}}"
+        config = parse_config({"partner": {"kind": f"{__name__}.Rude"}}, [cost])
         return played(RolloutWorker(config, None), policy=Reader())
 
     told = dialogue("[0.004]")

@@ -26,14 +26,13 @@ from tests.paths import ROOT
 LONG = {"turn_tokens": 256, "dialogue_tokens": 4096}  # an example's own limits are a tiny model's
 
 
-def config_in(folder: Path, example: str, *overrides: str) -> Config:
-    """`examples`/<example>.yaml, writing below `folder`."""
+def config_in(folder: Path, example: str | Path, *overrides: str) -> Config:
+    """`examples`/<example>.yaml, or a config by its path, writing below `folder`."""
     places = {"data.train": "train.jsonl", "data.eval": "eval.jsonl", "output_dir": "runs"}
     settings = [f"{key}={folder / place}" for key, place in places.items()]
     model = f"policy.model={folder / 'model'}"
-    return load_config(
-        ROOT / "examples" / f"{example}.yaml", [*settings, model, "data.num_train=12", "data.num_eval=5", *overrides]
-    )
+    path = example if isinstance(example, Path) else ROOT / "examples" / f"{example}.yaml"
+    return load_config(path, [*settings, model, "data.num_train=12", "data.num_eval=5", *overrides])
 
 
 def said(
@@ -61,9 +60,7 @@ def played_by_hand(config: Config, lines: Iterable[str], game: int = 0) -> tuple
     return play(config, game=game, console=Console(file=screen, width=100), ask=ask), screen.getvalue()
 
 
-def whole_run(
-    config: Config, folder: Path, partner: str, games: int = 3
-) -> tuple[Any, dict[str, list[Dialogue]], Summary]:
+def whole_run(config: Config, folder: Path, partner: str, games: int) -> tuple[Any, dict[str, list[Dialogue]], Summary]:
     """Trains, evaluates free, without questions and with a forced one, and reports: the result, dialogues by mode, and the report."""
     from slim_rl.backends.trl.run import train
 

@@ -6,7 +6,6 @@ import ast
 import re
 from collections.abc import Iterable
 from copy import deepcopy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,7 +19,7 @@ from examples.grpo_by_hand import Batch, advantages, logprobs, loss, make_batch,
 from slim_rl.backends.trl.micro_batches import by_length
 from slim_rl.backends.trl.rollouts import Rollouts
 from slim_rl.backends.trl.trainer import make_trainer
-from slim_rl.config import Config, load_config
+from slim_rl.config import Config
 from slim_rl.dialogue.games_file import load_rows
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.players import Partner, PartnerFailure, make_partner
@@ -28,6 +27,7 @@ from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import RunStopped
 from slim_rl.policies.transformers import load_policy
+from tests.examples import sessions
 from tests.paths import ROOT
 
 GROUP = 4
@@ -37,12 +37,9 @@ MIXED = ("train.stop_failures=1.0", "policy.temperature=1.4", "limits.turn_token
 
 def config_in(folder: Path, *overrides: str) -> Config:
     """`make run`'s config, with few games."""
-    places = {"data.train": "train.jsonl", "data.eval": "eval.jsonl", "output_dir": "runs"}
-    settings = [f"{key}={folder / place}" for key, place in places.items()]
-    few = ["data.num_train=12", "data.num_eval=2", "train.games_per_step=3", f"train.group_size={GROUP}"]
+    few = ("train.games_per_step=3", f"train.group_size={GROUP}", "train.micro_batch=4")
     model = f"policy.model={ROOT / 'data' / 'warmstart'}"
-    path = ROOT / "configs" / "matching_local.yaml"
-    return load_config(path, [*settings, *few, "train.micro_batch=4", model, *overrides])
+    return sessions.config_in(folder, ROOT / "configs" / "matching_local.yaml", *few, model, *overrides)
 
 
 class Unreliable(Partner):
@@ -65,9 +62,6 @@ class Down(Partner):
     """A partner that never answers."""
 
     identity: ClassVar[dict[str, Any]] = {"kind": "down"}
-
-    def __init__(self, **_: Any) -> None:
-        pass
 
     async def act(self, view: Any) -> Turn:
         raise PartnerFailure("the endpoint is down")
@@ -170,66 +164,11 @@ def reference(played: Any) -> Any:
     return load_policy(played[2].policy)[0].model
 
 
-def test_prompt_and_partner_are_not_in_the_loss(played: Any, reference: Any) -> None:
-    model, dialogues, config = played
-    batch = make_batch(groups_of(dialogues), config)
-    old = logprobs(model, batch, 1.0).detach()
-    sampled = batch.weights > 0
-    assert sampled.sum() == sum(sum(dialogue.loss_mask) for dialogue in dialogues if not dialogue.failed)
-
-    def gradient(batch: Batch, old: Tensor) -> Tensor:
-        return flat_gradient(model, [loss(model, reference, batch, config, old)])
-
-    expected = gradient(batch, old)
-    other = torch.where(sampled, batch.labels, (batch.labels + 7) % 600)
-    assert torch.equal(gradient(batch._replace(labels=other), old), expected)
-    assert torch.equal(gradient(batch, torch.where(sampled, old, -3.0)), expected)
-    assert not torch.equal(gradient(batch._replace(labels=(batch.labels + 7) % 600), old), expected)
-    assert not torch.equal(gradient(batch, torch.where(sampled, -3.0, old)), expected)
-
-
-@pytest.mark.parametrize("form", ["sequence", "token", "constant"])
-def test_what_is_in_a_failed_dialogue_changes_nothing(played: Any, reference: Any, form: str) -> None:
-    model, dialogues, config = played
-    config = config.model_copy(update={"train": config.train.model_copy(update={"loss": form})})
-
-    def found(dialogues: list[Dialogue]) -> list[Tensor]:
-        value = loss(model, reference, make_batch(groups_of(dialogues), config), config)
-        return [value.detach(), flat_gradient(model, [value])]
-
-    failed = [dialogue for dialogue in dialogues if dialogue.failed]
-    assert 0 < len(failed) < len(dialogues)
-    expected = found(dialogues)
-    others = [
-        replace(dialogue, response_ids=[5] * 300, loss_mask=[1] * 300, logprobs=[-1.0] * 300)
-        if dialogue.failed
-        else dialogue
-        for dialogue in dialogues
-    ]
-    assert all(map(torch.equal, found(others), expected))
-    if form == "token":  # which divides by tokens, of which a failed dialogue has none: it might as well not be there
-        left = [[dialogue for dialogue in group if not dialogue.failed] for group in groups_of(dialogues)]
-        alone = make_batch(left, config)
-        assert all(map(torch.equal, alone, make_batch(groups_of(dialogues), config)))
-    ended_well = next(index for index, dialogue in enumerate(dialogues) if not dialogue.failed)
-    fails = replace(dialogues[ended_well], reward=None, stop_reason=StopReason.PARTNER_FAILED)
-    assert not torch.equal(found([*dialogues[:ended_well], fails, *dialogues[ended_well + 1 :]])[0], expected[0])
-
-
 def test_a_group_is_compared_without_those_that_failed() -> None:
     assert advantages([1.0, None, 0.5, 0.0], scale=False) == [0.5, 0.0, 0.0, -0.5]
     assert advantages([1.0, None, 0.5, 0.0], scale=True) == pytest.approx([1, 0, 0, -1], abs=1e-3)
     assert advantages([None, 0.7], scale=True) == [0.0, 0.0]
     assert advantages([None, None], scale=True) == [0.0, 0.0]
-
-
-def test_parts_of_a_batch_add_up(played: Any, reference: Any) -> None:
-    model, dialogues, config = played
-    batch = make_batch(groups_of(dialogues), config)
-    whole = flat_gradient(model, [loss(model, reference, batch, config)])
-    rows = torch.arange(len(batch.ids)).split(2)
-    parts = flat_gradient(model, (loss(model, reference, Batch(*(t[some] for t in batch)), config) for some in rows))
-    assert (parts - whole).norm() <= 1e-5 * whole.norm()
 
 
 def test_two_steps_run_with_a_line_each(games: Path) -> None:
@@ -242,20 +181,24 @@ def test_update_lowers_loss_through_policy_tokens_only(played: Any, reference: A
     start, dialogues, config = played
     batch = make_batch(groups_of(dialogues), config)
 
-    def updated(batch: Batch) -> Any:
+    def updated(batch: Batch) -> tuple[Any, tuple[float, float]]:
         model = deepcopy(start)
-        update(model, reference, torch.optim.SGD(model.parameters(), lr=0.01), batch, config)
-        return model
+        return model, update(model, reference, torch.optim.SGD(model.parameters(), lr=0.01), batch, config)
 
+    model, found = updated(batch)
+    whole = loss(start, reference, batch, config)
+    norm = flat_gradient(start, [whole]).norm().item()
+    assert len(batch.ids) > config.train.micro_batch, "its parts add up"
+    assert found == pytest.approx((whole.item(), norm), rel=1e-4, abs=1e-6)
     old = logprobs(start, batch, config.policy.temperature).detach()
-    before, after = (loss(model, reference, batch, config, old).item() for model in (start, updated(batch)))
+    before, after = (loss(each, reference, batch, config, old).item() for each in (start, model))
     assert after < before
-    still = updated(batch._replace(weights=torch.zeros_like(batch.weights)))
+    still, _ = updated(batch._replace(weights=torch.zeros_like(batch.weights)))
     assert all(map(torch.equal, still.parameters(), start.parameters()))
 
 
 def test_too_many_failures_stop_it(games: Path) -> None:
-    config = config_in(games, "partner.kind=tests.examples.test_grpo_by_hand.Down")
+    config = config_in(games, "partner.kind=tests.examples.test_grpo_by_hand.Down", "partner.args={}")
     with pytest.raises(RunStopped, match="the endpoint is down"):
         list(train(config, steps=1))
 

@@ -13,12 +13,11 @@ import pytest
 from examples.treasure import Belief, Treasure, cell_dug, lines_named
 from slim_rl.commands.lab.run import arms_runs
 from slim_rl.dialogue.games_file import load_rows
-from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.lab import incentives
 from slim_rl.measured import measured
-from tests.examples.sessions import config_in, played_by_hand, said, whole_run
+from tests.examples.sessions import config_in, played_by_hand, said
 from tests.paths import ROOT
 
 LIAR = ("partner.kind=examples.lying_partner.LyingPartner", "partner.args={lies: 1.0}")
@@ -37,17 +36,14 @@ def test_a_seeker_asks_is_answered_and_digs(tokenizer: Any) -> None:
     assert (dialogue.environment, dialogue.partner) == ("examples.treasure.Treasure", {"kind": "honest"})
 
 
-@pytest.mark.parametrize(
-    ("turns", "reason", "reward"),
-    [
-        *((cell, StopReason.FINISHED, reward) for cell, reward in (("5", 1.0), ("4", 0.5), ("2", 0.5), ("9", 0.0))),
-        *((words, StopReason.POLICY_ERRORS, 0.0) for words in ("10|0", "|77")),
-        ("A?|A?|A?|A?|A?", StopReason.MAX_TURNS, 0.0),
-    ],
-)
-def test_seeker_is_rewarded_by_the_cell_it_digs(tokenizer: Any, turns: str, reason: StopReason, reward: float) -> None:
+ENDS = {"5": ("finished", 1.0), "4": ("finished", 0.5), "2": ("finished", 0.5), "9": ("finished", 0.0)}
+ENDS |= {"10|0": ("policy_errors", 0.0), "|77": ("policy_errors", 0.0), "A?|A?|A?|A?|A?": ("max_turns", 0.0)}
+
+
+@pytest.mark.parametrize("turns", ENDS)
+def test_seeker_is_rewarded_by_the_cell_it_digs(tokenizer: Any, turns: str) -> None:
     dialogue = play(tokenizer, *turns.split("|"))
-    assert (dialogue.stop_reason, dialogue.reward) == (reason, reward)
+    assert (dialogue.stop_reason, dialogue.reward) == ENDS[turns]
 
 
 def test_questions_have_custom_labels_and_values(tokenizer: Any) -> None:
@@ -147,28 +143,12 @@ def test_a_game_and_a_partner_may_lie_where_the_command_is_run(tmp_path: Path) -
     assert len((tmp_path / "train.jsonl").read_text().splitlines()) == 3
 
 
-def test_it_trains_is_evaluated_and_reported(tmp_path: Path) -> None:
-    pytest.importorskip("trl")
-    from examples.train import make_model
-
-    small = "train={steps: 2, games_per_step: 2, group_size: 2, micro_batch: 4, eval_games: 2}"
-    config = config_in(tmp_path, "treasure", small)
-    make_model(config)
-    result, played, _ = whole_run(config, tmp_path, "honest")
-    assert len(result.before) == len(result.after) == 2
-    trained = list(read_log(result.log_dir / "train.jsonl"))
-    assert len(trained) == 8 and {dialogue.step for dialogue in trained} == {0, 1}
-    assert all(turn.questions is not None for dialogue in trained for turn in dialogue.turns)
-    assert all((dialogue.turns[0].gain or 0) > 0 for dialogue in played["forced:1"])
-
-
 def test_self_play_gives_the_seeker_no_secret(tokenizer: Any) -> None:
     seeker = play(tokenizer, "Row B?", "Yes.", "5", overrides=("partner.kind=self",))
     assert seeker.reward == 1.0 and "row B, column Y" not in str(seeker.prompt)
 
 
 def test_trainer_refuses_invalid_config_in_one_sentence() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "examples.train", "nope.yaml"], capture_output=True, text=True, cwd=ROOT
-    )
+    words = [sys.executable, "-m", "examples.train", "nope.yaml"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 1 and "Traceback" not in done.stderr and "nope.yaml" in done.stderr

@@ -31,9 +31,8 @@ def speak(chat: Chat) -> Any:
 def test_prompts_over_the_wire_are_answered_each_by_its_tokens(name: str, chat: Chat) -> None:
     made, key = SERVERS[name]
     with made(speak(chat), model=MODEL) as server, engine(name, MODEL, server=server.url, temperature=0.5) as model:
-        first, second = model.generate(
-            ["Hello.", [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi."}]]
-        )
+        messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi."}]
+        first, second = model.generate(["Hello.", messages])
     inputs = [request[key] for request in server.requests]
     assert {first, second} == {f"heard {len(ids)}" for ids in inputs} and len(inputs[0]) != len(inputs[1])
     assert chat.prompt_ids([{"role": "user", "content": "Hello."}]) in inputs
@@ -49,13 +48,12 @@ def test_model_in_this_process_repeats_itself_by_seed_alone() -> None:
 
 
 def test_what_cannot_be_opened_or_answered_is_one_sentence(chat: Chat) -> None:
-    with (
-        pytest.raises(ConfigError, match=r"engine 'hf' is unknown\. .*; hf is called transformers"),
-        engine("hf", MODEL),
+    for name, settings, sentence in (
+        ("hf", {}, r"engine 'hf' is unknown\. .*; hf is called transformers"),
+        ("transformers", {"tempratur": 1}, r"policy\.tempratur"),
     ):
-        pass
-    with pytest.raises(ConfigError, match=r"policy\.tempratur"), engine("transformers", MODEL, tempratur=1):
-        pass
+        with pytest.raises(ConfigError, match=sentence), engine(name, MODEL, **settings):
+            pass
     with (
         SGLangServer(speak(chat), context_length=4, model=MODEL) as server,
         engine("sglang", MODEL, server=server.url) as model,

@@ -99,15 +99,6 @@ async def test_chat_policy_failed_game_records_cost(forbidden: bool, asked: int)
     assert cost == pytest.approx(policy.endpoint.spend.total.cost_usd) and len(dialogue.turns) == 3
 
 
-async def test_the_budget_is_its_own() -> None:
-    prices = {"gpt-4.1": {"input": 1000, "cached": 1000, "output": 1000}}
-    async with OpenAIServer(answer=lambda body: "go") as server:
-        policy = chat_policy(server, budget_usd=1e-6, prices=prices)
-        first = await play(policy, Says("go"), Countdown(4), {})
-    assert first.stop_reason is StopReason.BUDGET
-    assert policy.stopped is not None and "policy.openai.budget_usd" in policy.stopped
-
-
 def test_what_cannot_work_is_said_of_the_policys_own_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(ConfigError, match=r"policy\.openai\.base_url"):
@@ -143,18 +134,17 @@ async def test_its_budget_outlives_the_process_and_is_its_own(tmp_path: Path) ->
         policy = chat_policy(server, prices=prices, budget_usd=budget_usd)
         worker = RolloutWorker(parse_config({"partner": {"kind": "shy"}}), None, policy)
         worker.keep_spend(tmp_path)
-        await play(policy, Says(lambda view: "[message] Ava Li on BLEU: 60."))
+        dialogue = await play(policy, Says("[message] Ava Li on BLEU: 60."))
+        assert (dialogue.stop_reason is StopReason.BUDGET) == (budget_usd == 0.05)
         return policy
 
     async with OpenAIServer() as server:
         server.answer = lambda body: QUESTION
-        first = await start(server)
+        first, asked = await start(server), len(server.requests)
         assert first.stopped and "policy.openai.budget_usd" in first.stopped
-        asked = len(server.requests)
         again = await start(server)
         assert asked > 0 and len(server.requests) == asked, "what the first start spent is spent"
         assert again.stopped == first.stopped
-        assert (await start(server, budget_usd=0.5)).endpoint.spend.spent_elsewhere() == pytest.approx(
-            first.endpoint.spend.total.cost_usd, abs=1e-6
-        )
+        spent = (await start(server, budget_usd=0.5)).endpoint.spend.spent_elsewhere()
+        assert spent == pytest.approx(first.endpoint.spend.total.cost_usd, abs=1e-6)
     assert spent_usd(tmp_path) == 0.0, "a partner's budget is another"

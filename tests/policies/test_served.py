@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -50,9 +51,7 @@ async def test_a_dialogue_over_the_wire(tokenizer, engine: str, served: Any) -> 
 
 
 @pytest.mark.parametrize("served", SERVED.values(), ids=SERVED)
-async def test_turn_is_cut_at_its_limit_without_a_proxy(
-    tokenizer: Any, served: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_turn_is_cut_at_its_limit_without_a_proxy(tokenizer: Any, served: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.delenv("NO_PROXY", raising=False)
     with served[0](said(Chat(tokenizer))) as server:
@@ -117,10 +116,7 @@ def answer_of_vllm(logprobs: list[float | None], **usage: Any) -> dict[str, Any]
         *((answer([-0.5, hole, -0.1]), "no finite logprob for 1 of 3") for hole in (None, math.nan, -math.inf)),
         (answer(None, completion_tokens=8), "0 token ids and 0 logprobs for 8 sampled tokens"),
         (answer(None), "0 token ids"),
-        (
-            {"meta_info": {"finish_reason": {"type": "stop"}, "output_token_logprobs": [[-0.5, -1, None]]}},
-            "0 token ids and 1 logprobs",
-        ),
+        (answer(None, output_token_logprobs=[[-0.5, -1, None]]), "0 token ids and 1 logprobs"),
         (answer([-0.5], completion_tokens=2), "1 token ids and 1 logprobs for 2"),
         (answer_of_vllm([-0.5]), "2 token ids and 1 logprobs"),
         (answer_of_vllm([-0.5, -0.1], completion_tokens=3), "2 token ids and 2 logprobs for 3"),
@@ -128,41 +124,26 @@ def answer_of_vllm(logprobs: list[float | None], **usage: Any) -> dict[str, Any]
     ],
 )
 async def test_sample_turn_without_all_logprobs_fails_at_once(answered: Any, message: str) -> None:
-    calls = []
-
-    async def post(body: dict[str, Any]) -> Any:
-        calls.append(body)
-        return answered
-
+    post = AsyncMock(return_value=answered)
     with pytest.raises((PolicyFailure, Diverged), match=message):
         await sample_turn(post, {}, read if "meta_info" in answered else VLLMPolicy.read, 60.0)
-    assert len(calls) == 1
+    assert post.call_count == 1
 
 
 @pytest.mark.parametrize(
     ("finish", "read_as"), [("repetition", "length"), ("content_filter", "length"), ("stop", "stop")]
 )
 async def test_sample_turn_with_an_engines_own_reason_is_cut_at_once(finish: str, read_as: str) -> None:
-    calls = []
-
-    async def post(body: dict[str, Any]) -> Any:
-        calls.append(body)
-        return answer([-0.5, -0.1], finish)
-
+    post = AsyncMock(return_value=answer([-0.5, -0.1], finish))
     sampled = await sample_turn(post, {}, read, 60.0)
-    assert (sampled.finish, sampled.ids, len(calls)) == (read_as, [0, 1], 1)
+    assert (sampled.finish, sampled.ids, post.call_count) == (read_as, [0, 1], 1)
 
 
 async def test_an_aborted_dialogue_waits_for_nothing() -> None:
-    calls = []
-
-    async def fail(body: dict[str, Any]) -> Any:
-        calls.append(body)
-        raise OSError("down")
-
-    assert (await sample_turn(fail, {}, read, 60.0, lambda: bool(calls))).finish == "abort"
+    fail = AsyncMock(side_effect=OSError("down"))
+    assert (await sample_turn(fail, {}, read, 60.0, lambda: fail.called)).finish == "abort"
     assert (await sample_turn(fail, {}, read, 60.0, lambda: True)).finish == "abort"
-    assert len(calls) == 1
+    assert fail.call_count == 1
 
 
 async def test_cancelling_a_turn_cancels_it(tokenizer) -> None:

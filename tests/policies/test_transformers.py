@@ -74,24 +74,6 @@ def test_a_turn_ends_at_its_stop_token_or_its_own_limit(model) -> None:
         assert sampled.finish == "stop" or len(sampled.ids) == most
 
 
-def test_waiting_dialogues_are_sampled_together(model) -> None:
-    policy, passes = TransformersPolicy(model, [STOP]), []
-    hook = model.register_forward_hook(lambda *_: passes.append(1))
-
-    async def dialogue(index: int) -> None:
-        for _turn in range(3):
-            await policy.sample([5 + index % 8, 6], 4, f"{index}")
-            for _ in range(index % 3):  # partners that answer at once, in a few steps of the loop
-                await asyncio.sleep(0)
-
-    async def run() -> None:
-        await asyncio.gather(*(dialogue(i) for i in range(20)))
-
-    asyncio.run(run())
-    hook.remove()
-    assert len(passes) < 40  # one dialogue after another takes up to 20 × 3 × 4
-
-
 @pytest.mark.parametrize("cache_bytes", (0, 2**20))
 def test_a_short_turn_does_not_wait_for_a_long_one(model, cache_bytes: int) -> None:
     policy, ends = TransformersPolicy(model, [-1], cache_bytes=cache_bytes), []  # no token ends a turn

@@ -54,7 +54,7 @@ def test_it_is_taught_trained_evaluated_and_reported(tmp_path: Path) -> None:
     )
     taught = config.changed(limits={"turn_tokens": 64, "dialogue_tokens": 1000})
     warmstart(taught, tmp_path / "start")
-    result, _, summary = whole_run(config, tmp_path, "shy")
+    result, _, summary = whole_run(config, tmp_path, "shy", 3)
     assert len(result.before) == len(result.after) == 2
     trained = list(read_log(result.log_dir / "train.jsonl"))
     assert len(trained) == 8 and all(dialogue.columns["board"] == 3 for dialogue in trained)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
-from collections import defaultdict
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slim_rl.config import Limits, parse_config
-from slim_rl.dialogue.loop import play_dialogue
+from slim_rl.config import parse_config
 from slim_rl.dialogue.players import Partner, make_partner
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn, Usage
 from slim_rl.environment import View
@@ -24,6 +22,7 @@ from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.state import GameState, MatchingSettings
 from slim_rl.games.matching.study.audit import CHECKS, audit, stated
+from tests.made import played
 
 ASKS = Path(__file__).with_name("asks.txt").read_text(encoding="utf-8").splitlines()
 
@@ -48,39 +47,25 @@ class Talker(Partner):
         return Turn("[message] " + rng.choice(ASKS).format(**words))
 
 
-def play(partner: Partner, state: GameState, seed: int, seat: int = 0) -> Dialogue:
-    env, talker = MatchingEnv(max_turns=14), Talker()
-    return asyncio.run(
-        play_dialogue(env, talker, partner, None, Limits(), game_state=state, id=f"d{seed}", seat=seat, seed=seed)
-    )
-
-
-@pytest.fixture(scope="module")
-def games() -> list[GameState]:
+def audited(kind: str) -> tuple[Counter[str], Counter[str]]:
+    """Faults and cases of a partner, over many games."""
+    partner, faults, cases = make_partner(parse_config({"partner": {"kind": kind}})), Counter[str](), Counter[str]()
     small = generate_games(60, MatchingSettings(n=3, scales=False), seed=1)
-    large = generate_games(15, MatchingSettings(n=8), seed=2)
-    return [*small, *large]
-
-
-def audited(kind: Any, games: list[GameState]) -> tuple[dict[str, int], dict[str, int]]:
-    """Faults and cases of a partner, over all games."""
-    partner = make_partner(parse_config({"partner": {"kind": kind}}))
-    faults: dict[str, int] = defaultdict(int)
-    cases: dict[str, int] = defaultdict(int)
-    for seed, game in enumerate(games):
-        for name, found in audit(play(partner, game, seed, seat=seed % 2)).items():
-            faults[name] += found[0]
-            cases[name] += found[1]
+    for seed, game in enumerate([*small, *generate_games(15, MatchingSettings(n=8), seed=2)]):
+        dialogue = played(MatchingEnv(max_turns=14), Talker(), partner, game, seat=seed % 2, seed=seed)
+        for name, (fault, number) in audit(dialogue).items():
+            faults[name] += fault
+            cases[name] += number
     return faults, cases
 
 
-def test_scripted_partners_come_out_as_what_they_are(games: list[GameState]) -> None:
-    faults, cases = audited("shy", games)
+def test_scripted_partners_come_out_as_what_they_are() -> None:
+    faults, cases = audited("shy")
     assert faults == dict.fromkeys(CHECKS, 0) and all(cases[name] >= 15 for name in CHECKS), cases
-    faults, cases = audited("forthcoming", games)
+    faults, cases = audited("forthcoming")
     assert faults["leak"] > 50 and faults["not_vague"] > 0 and cases["false_value"] > 200
     assert not any(faults[name] for name in ("false_value", "bad_accept", "malformed", "unread"))
-    faults, cases = audited("mute", games)
+    faults, cases = audited("mute")
     assert faults["refusal"] == cases["refusal"] > 30
     assert {name for name in faults if name != "unread" and faults[name]} == {"refusal"}
 
@@ -99,7 +84,6 @@ GAME = GameState(
 ASK = "[message] What do you have for Ava Li on BLEU?"
 OPEN = "[message] Who is good on BLEU?"
 GOOD = "[propose]\nBLEU: Daniel Nguyen\nElectra: Ava Li"
-BAD = "[propose]\nBLEU: Ava Li\nElectra: Daniel Nguyen"
 
 
 def dialogue(*said: str, malformed: int = 0, **fields: Any) -> Dialogue:
@@ -146,10 +130,9 @@ def test_numbers_in_names_are_no_statements() -> None:
     assert claims == [((0, 0), 55.0)] and numbers == [55.0]
 
 
-@given(
-    st.lists(
-        st.text(max_size=60) | st.sampled_from([ASK, OPEN, GOOD, "[accept]", "[message] 60 Ava BLEU 7"]), max_size=6
-    )
-)
+WORDS = st.text(max_size=60) | st.sampled_from([ASK, OPEN, GOOD, "[accept]", "[message] 60 Ava BLEU 7"])
+
+
+@given(st.lists(WORDS, max_size=6))
 def test_no_words_whatever_raise(said: list[str]) -> None:
     assert audit(dialogue(*said))

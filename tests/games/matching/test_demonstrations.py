@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slim_rl.config import Config, Limits, PartnerConfig, parse_config
+from slim_rl.config import Config, PartnerConfig, parse_config
 from slim_rl.dialogue.log import annotate
-from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.record import StopReason
 from slim_rl.environment import Utterance, View
 from slim_rl.errors import ConfigError
@@ -25,6 +24,7 @@ from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.state import MatchingSettings, best_assignment
 from slim_rl.games.matching.study.demonstrations import QuestioningPlayer, curriculum
 from slim_rl.measured import Lesson
+from tests.made import played
 from tests.paths import ROOT
 
 GAME = MatchingSettings(n=3, scales=False)
@@ -54,9 +54,7 @@ def test_its_games_end_in_agreement_and_its_questions_vary() -> None:
     asked = []
     for index, game in enumerate(games):
         player = QuestioningPlayer()
-        dialogue = asyncio.run(
-            play_dialogue(MatchingEnv(12), player, partner, None, Limits(), game_state=game, id=f"d{index}", seed=index)
-        )
+        dialogue = played(MatchingEnv(12), player, partner, game, seed=index)
         assert dialogue.stop_reason is StopReason.AGREED and dialogue.reward is not None
         assert all(turn.error is None for turn in dialogue.turns)
         asked.append(sum(bool(classify(t.text) & INFORMATION_SEEKING) for t in dialogue.turns if t.seat == 0))
@@ -69,6 +67,7 @@ def test_demonstrator_proposes_best_plan_including_answers() -> None:
     reply = asyncio.run(QuestioningPlayer((1.0,)).act(view))
     assert reply.text.startswith("[propose]")
     assert reply.thought == "Ava Li: BLEU 60, Electra 99\nDaniel Nguyen: BLEU ?, Electra ?"
+    assert QuestioningPlayer((1.0,)).action(view) == reply.text, "the same view gives the same action"
     silent = asyncio.run(QuestioningPlayer((1.0,), thinks="never").act(view))
     assert (silent.text, silent.thought) == (reply.text, None)
 
@@ -92,12 +91,6 @@ def test_demonstrator_proposes_other_plans_when_rejected() -> None:
         history += [Utterance(0, said), Utterance(1, "[reject]")]
     plans = [utterance.text for utterance in history[::2]]
     assert plans[0] == format_proposal(best_assignment(values)[0], roster) and len(set(plans)) == 4
-
-
-def test_the_same_view_gives_the_same_action() -> None:
-    for seed in range(20):
-        view = seen([[None] * 3] * 3, seed=seed)
-        assert QuestioningPlayer().action(view) == QuestioningPlayer().action(view)
 
 
 def test_demonstrations_teach_its_own_words_alone() -> None:
@@ -183,19 +176,11 @@ def test_one_who_minds_the_price_asks_only_what_promises_more(price: float | Non
 def test_a_price_is_seen_by_the_seat_that_is_told_it() -> None:
     prices: dict[int, set[float | None]] = {0: set(), 1: set()}
 
-    class Asks(QuestioningPlayer):
-        async def act(self, view: View) -> Any:
-            prices[view.seat].add(view.price)
-            return await super().act(view)
-
-    class Answers(ShyPartner):
-        async def act(self, view: View) -> Any:
-            prices[view.seat].add(view.price)
-            return await super().act(view)
+    def watched(player: Any) -> Any:
+        act = player.act
+        player.act = lambda view: (prices[view.seat].add(view.price), act(view))[1]
+        return player
 
     state = next(generate_games(1, GAME, seed=4))
-    playing = play_dialogue(
-        MatchingEnv(), Asks((0.0, 1.0)), Answers(0.0), None, Limits(), game_state=state, id="d", price=0.02
-    )
-    asyncio.run(playing)
+    played(MatchingEnv(), watched(QuestioningPlayer((0.0, 1.0))), watched(ShyPartner(0.0)), state, price=0.02)
     assert prices == {0: {0.02}, 1: {None}}

@@ -68,12 +68,9 @@ def test_statistics_are_those_of_a_plain_rejection_loop() -> None:
 def test_every_game_is_hard_and_whole(n: int) -> None:
     for game in generate_games(10, MatchingSettings(n=n, hardness=1.2), seed=5):
         table, mask1, mask2 = arrays(game)
-        assert table.shape == mask1.shape == mask2.shape == (n, n)
-        assert is_hard(table, mask1, mask2, 1.2)
-        assert (table[~mask1 & ~mask2] == 50).all()
-        assert 0 <= table.min() <= table.max() <= 99
-        assert 1 <= game.scale1 <= 10
-        assert 1 <= game.scale2 <= 10
+        assert table.shape == mask1.shape == mask2.shape == (n, n) and is_hard(table, mask1, mask2, 1.2)
+        assert (table[~mask1 & ~mask2] == 50).all() and 0 <= table.min() <= table.max() <= 99
+        assert 1 <= game.scale1 <= 10 and 1 <= game.scale2 <= 10
         assert game.score(game.best()) == game.best_assignment_reward
         assert GameState.from_dict(game.to_dict()) == game
 
@@ -98,18 +95,14 @@ def test_scales_off_leaves_the_same_games_unscaled() -> None:
     scaled = list(generate_games(5, MatchingSettings(n=3), seed=9))
     plain = list(generate_games(5, MatchingSettings(n=3, scales=False), seed=9))
     assert all((game.scale1, game.scale2) == (1.0, 1.0) for game in plain)
-    assert [game.table for game in plain] == [game.table for game in scaled]
-    assert [game.id for game in plain] == [game.id for game in scaled]
+    assert [(game.table, game.id) for game in plain] == [(game.table, game.id) for game in scaled]
 
 
 def test_larger_than_the_filter_with_own_names() -> None:
-    names = tuple(f"Name{i}" for i in range(11))
-    config = MatchingSettings(
-        n=11, hardness=1.05, p_observed=0.3, reviewers=names, papers=tuple(f"Paper{i}" for i in range(11))
-    )
-    (game,) = generate_games(1, config)
-    assert game.roster.reviewers == names
-    assert is_hard(*arrays(game), 1.05)
+    names, papers = (tuple(f"{kind}{i}" for i in range(11)) for kind in ("Name", "Paper"))
+    settings = MatchingSettings(n=11, hardness=1.05, p_observed=0.3, reviewers=names, papers=papers)
+    (game,) = generate_games(1, settings)
+    assert game.roster.reviewers == names and is_hard(*arrays(game), 1.05)
 
 
 def test_an_impossible_config_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,11 +112,6 @@ def test_an_impossible_config_is_refused_in_a_sentence(monkeypatch: pytest.Monke
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value), "as a worker's process hands it on"
     with pytest.raises(ConfigError, match=r"above 3.0 times"):  # one seat's plan leaves no draw for the other's
         list(generate_games(1, MatchingSettings(hardness=3)))
-
-
-def test_names_lacking() -> None:
-    with pytest.raises(ValueError, match=r"game\.reviewers"):
-        MatchingSettings(n=9)
 
 
 MIXED = MatchingSettings(n=3, hardness=0, scales=False, sizes=(3, 4, 5), names="random")
@@ -137,7 +125,6 @@ def test_mixed_boards_draw_names_independently_of_the_batch() -> None:
     assert len({game.roster.reviewers[0] for game in games}) == len({game.roster.papers[0] for game in games}) == 8
     assert len({game.roster for game in games}) > 50
     assert list(generate_games(20, MIXED, seed=1, start=40)) == games[40:]
-    assert list(generate_games(60, MIXED, seed=1, workers=2)) == games
 
 
 def test_names_and_sizes_move_no_scores() -> None:
@@ -147,10 +134,3 @@ def test_names_and_sizes_move_no_scores() -> None:
     of_four = [game for game in generate_games(30, MIXED, seed=2) if game.n == 4]
     all_four = list(generate_games(30, plain.changed(n=4), seed=2))
     assert of_four and all(any(game.table == other.table for other in all_four) for game in of_four)
-
-
-def test_sizes_without_enough_names_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"game\.sizes is 9 but DialOp's roster has 8 names"):
-        MatchingSettings(sizes=(3, 9))
-    with pytest.raises(ValueError, match="every board has 2 reviewers or more"):
-        MatchingSettings(sizes=(1, 3))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slim_rl.config import Limits
-from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.environment import Utterance, View
 from slim_rl.games.matching.env import MatchingEnv
@@ -22,6 +19,7 @@ from slim_rl.games.matching.questions.value import frontier as arrays
 from slim_rl.games.matching.state import GameState, MatchingSettings
 from slim_rl.games.matching.study.players import Asker, Player, baselines, beliefs, scripted_players
 from slim_rl.lab.frontier import Frontier
+from tests.made import played
 
 DEALT = {"p_observed": 0.2, "p_observed_2": 0.9, "hardness": 0, "scales": False}
 LARGE = MatchingSettings(**DEALT)
@@ -35,16 +33,14 @@ def rewards(partner: Any, settings: MatchingSettings, names: Sequence[str] = (),
     found, dealt = {}, list(generate_games(games, settings, seed=9))
     for player in scripted_players(settings, (1, 4)):
         if not names or player.name in names:
-            played = [play(player.player, partner, game, settings) for game in dealt]
-            assert all(dialogue.reward is not None for dialogue in played)
-            found[player.name] = float(np.mean([dialogue.reward for dialogue in played]))
+            gained = [play(player.player, partner, game, settings).reward for game in dealt]
+            assert None not in gained
+            found[player.name] = float(np.mean(gained))
     return found
 
 
 def play(player: Any, partner: Any, game: GameState, settings: MatchingSettings) -> Dialogue:
-    env = MatchingEnv(max_proposals=settings.max_proposals)
-    playing = play_dialogue(env, player, partner, None, Limits(), game_state=game, id="a", seed=3)
-    return asyncio.run(playing)
+    return played(MatchingEnv(max_proposals=settings.max_proposals), player, partner, game, seed=3)
 
 
 @pytest.mark.parametrize(("settings", "accept_fraction"), [(LARGE, 0.75), (SMALL, 0.0)], ids=["8x8", "3x3"])
@@ -90,12 +86,10 @@ def test_trying_plans_replaces_asking_under_dialop_rules_only() -> None:
     assert by_dialop[tried] > by_dialop["one solo plan"] + 0.3
     bounded = DIALOP.model_copy(update={"max_proposals": 1})
     assert tried not in {player.name for player in scripted_players(bounded, (1,))}
-    games = list(generate_games(10, bounded, seed=9))
-    once, again = (
-        [play(Player("", persists=persists), MutePartner(), game, bounded).reward for game in games]
-        for persists in (False, True)
-    )
-    assert once == again
+    for game in generate_games(10, bounded, seed=9):
+        players = (Player("", persists=persists) for persists in (False, True))
+        once, again = (play(player, MutePartner(), game, bounded).reward for player in players)
+        assert once == again
 
 
 def test_one_that_asks_more_asks_all_that_one_asks_who_asks_less() -> None:
@@ -131,22 +125,14 @@ def test_scores_of_another_scale_are_converted() -> None:
     assert np.mean(many) < 3 and np.mean(few) < 0.6 * np.mean(naive)
 
 
-EVEN = MatchingSettings(n=3, p_observed=0.2, p_observed_2=0.9, hardness=0, scales=False)
+EVEN = SMALL
 SHY = ShyPartner(accept_fraction=0)
 GAMES = list(generate_games(60, EVEN, seed=5))
 
 
 def played_by(player: Any, seat: int = 0, max_turns: int = 24, partner: Any = SHY) -> list[Dialogue]:
-    async def one(number: int) -> Dialogue:
-        env, game = MatchingEnv(max_turns=max_turns), GAMES[number]
-        return await play_dialogue(
-            env, player, partner, None, Limits(), game_state=game, id="a", seat=seat, seed=number
-        )
-
-    async def everything() -> list[Dialogue]:
-        return [await one(number) for number in range(len(GAMES))]
-
-    return asyncio.run(everything())
+    env = MatchingEnv(max_turns=max_turns)
+    return [played(env, player, partner, game, seat=seat, seed=number) for number, game in enumerate(GAMES)]
 
 
 class Terse(ShyPartner):
@@ -173,17 +159,16 @@ def asked(dialogue: Dialogue) -> int:
 @pytest.mark.parametrize("price", [0.0, 0.02])
 def test_ideal_policy_reward_equals_simulated_ideal_asker(price: float) -> None:
     paper = Frontier(*arrays(GAMES, [0] * len(GAMES), 9))
-    played = played_by(baselines(EVEN, price)["ideal"])
-    questions = np.array([asked(dialogue) for dialogue in played])
-    net = np.array([dialogue.reward for dialogue in played], dtype=float) - price * questions
+    games = played_by(baselines(EVEN, price)["ideal"])
+    questions = np.array([asked(dialogue) for dialogue in games])
+    net = np.array([dialogue.reward for dialogue in games], dtype=float) - price * questions
     assert net.mean() == pytest.approx(paper.net(paper.stops(price), price).mean(), abs=0.02)
-    assert price or np.mean([dialogue.reward for dialogue in played]) > 0.99
+    assert price or np.mean([dialogue.reward for dialogue in games]) > 0.99
 
 
 def test_it_asks_less_where_a_question_costs_more() -> None:
-    numbers = [
-        np.mean([asked(d) for d in played_by(baselines(EVEN, price)["ideal"])]) for price in (0.0, 0.02, 0.05, 1.0)
-    ]
+    players = (baselines(EVEN, price)["ideal"] for price in (0.0, 0.02, 0.05, 1.0))
+    numbers = [np.mean([asked(dialogue) for dialogue in played_by(player)]) for player in players]
     assert numbers == sorted(numbers, reverse=True) and numbers[0] > 4 > numbers[2] > numbers[3] == 0
 
 
@@ -196,10 +181,10 @@ def test_each_asks_as_often_as_its_name_says_from_either_seat() -> None:
     for name, number in (("solo", 0), ("random", 0), ("forced:2", 2), ("greedy:2", 2)):
         for seat in (0, 1):
             unseen = [9 - int(np.sum(game.mask(seat))) for game in GAMES]
-            played = played_by(baselines(EVEN, 0.0, 2)[name], seat)
-            assert [asked(dialogue) for dialogue in played] == [min(number, there) for there in unseen]
+            games = played_by(baselines(EVEN, 0.0, 2)[name], seat)
+            assert [asked(dialogue) for dialogue in games] == [min(number, there) for there in unseen]
 
 
 def test_they_leave_themselves_the_turns_to_propose() -> None:
-    played = played_by(baselines(EVEN, 0.0, 9)["forced:9"], max_turns=7)
-    assert {dialogue.stop_reason for dialogue in played} == {"agreed"} and max(map(asked, played)) == 2
+    games = played_by(baselines(EVEN, 0.0, 9)["forced:9"], max_turns=7)
+    assert {dialogue.stop_reason for dialogue in games} == {"agreed"} and max(map(asked, games)) == 2

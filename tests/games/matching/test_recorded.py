@@ -14,14 +14,7 @@ from slim_rl.errors import DataError
 from slim_rl.games.matching.actions import ActionError, parse_proposal
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.state import GameState
-from slim_rl.games.matching.study.recorded import (
-    GO_ON,
-    conversation,
-    convert,
-    encode,
-    playable,
-    read_record,
-)
+from slim_rl.games.matching.study.recorded import GO_ON, conversation, convert, encode, playable, read_record
 
 NAMES = ("Ava Li", "Daniel Nguyen", "Sofia Patel")
 ASKED = ("0 Ava on BLEU?", "1 Nine.", "0 proposes 0 1 2", "1 accepts")
@@ -55,9 +48,8 @@ def human_games(dialop_human: Path) -> list[dict[str, Any]]:
 
 def test_human_games_score_as_recorded_and_convert(human_games: list[dict[str, Any]]) -> None:
     games = [read_record(game) for game in human_games]
-    assert [played.reward * played.state.best_assignment_reward for played in games] == pytest.approx(
-        [game["proposal_reward"] for game in human_games]
-    )
+    scores = [played.reward * played.state.best_assignment_reward for played in games]
+    assert scores == pytest.approx([game["proposal_reward"] for game in human_games])
     assert sum(played.reward for played in games) / 134 == pytest.approx(0.921, abs=0.0005)
     people = supplied = 0
     for game, played in zip(human_games, games, strict=True):
@@ -104,23 +96,6 @@ def test_a_new_plan_replaces_a_pending_one_and_talk_does_not(log: tuple[str, ...
 def test_names_are_read_off_the_proposals() -> None:
     played = read_record(record("0 proposes 0 1 2", "1 accepts", names=("Xu", "Yan", "Zed")))
     assert (played.state.roster.reviewers, played.reward) == (("Xu", "Yan", "Zed"), 1.0)
-
-
-@pytest.mark.parametrize(
-    ("log", "says"),
-    [
-        (["1 accepts"], "none is pending"),
-        (["0 proposes 0 1 2", "1 rejects", "1 accepts"], "none is pending"),
-        (["0 proposes 0 1 2", "1 accepts", "0 more"], "after the accepted proposal"),
-        ([{"type": "message", "player": 0}], "Entry 1 .* malformed"),
-        ([{"type": "wave", "player": 0}], "wave"),
-        ([{**entry("0 proposes 0 1 2"), "proposal_ids": [[0, 1], [1, 0], [2, 2]]}], "not the same plan"),
-        ([entry("0 proposes 0 1 2", (*NAMES[:2], name)) for name in ("Nobody", "Nono")], "both"),
-    ],
-)
-def test_records_that_contradict_themselves(log: list[Any], says: str) -> None:
-    with pytest.raises(DataError, match=says):
-        read_record(record(*log))
 
 
 @pytest.mark.parametrize(
@@ -195,26 +170,30 @@ def test_the_command_writes_conversations(tmp_path: Path, tokenizer: Any) -> Non
     assert games[0].prompt == conversation(read_record(good), 0)["messages"][:2]
 
 
+NO_NAMES = [entry("0 proposes 0 1 2", (*NAMES[:2], name)) for name in ("Nobody", "Nono")]
 OWN = "games.jsonl is slim_rl's own games file, which is played as it stands"
+REFUSED: list[tuple[list[Any], str]] = [
+    ([record("1 accepts")], "none is pending"),
+    ([record("0 proposes 0 1 2", "1 rejects", "1 accepts")], "none is pending"),
+    ([record("0 proposes 0 1 2", "1 accepts", "0 more")], "after the accepted proposal"),
+    ([record({"type": "message", "player": 0})], "Entry 1 .* malformed"),
+    ([record({"type": "wave", "player": 0})], "wave"),
+    ([record(entry("0 proposes 0 1 2") | {"proposal_ids": [[0, 1], [1, 0], [2, 2]]})], "not the same plan"),
+    ([record(*NO_NAMES)], "both"),
+    ([record(), "{nonsense"], "line 2"),
+    ([], rf"{OWN}((?!it needs).)*$"),
+    ([{"turns": [], "game_id": "g"}], "is slim_rl's own dialogue log, which slim-rl show and analyze read"),
+    ([{"a": 1}], "line 1: This is not a game state: it has none of table, "),
+    ([record() | {"mask1": None}], "line 1: The game state cannot be used: it has no mask1"),
+    ([{key: value for key, value in record().items() if key != "action_log"}], "action_log"),
+]
 
 
-@pytest.mark.parametrize(
-    ("lines", "says"),
-    [
-        ([record(), "{nonsense"], "line 2"),
-        (["games"], rf"{OWN}((?!it needs).)*$"),
-        ([{"turns": [], "game_id": "g"}], "is slim_rl's own dialogue log, which slim-rl show and analyze read"),
-        ([{"a": 1}], "line 1: This is not a game state: it has none of table, "),
-        ([record() | {"mask1": None}], "line 1: The game state cannot be used: it has no mask1"),
-        ([{key: value for key, value in record().items() if key != "action_log"}], "action_log"),
-    ],
-)
+@pytest.mark.parametrize(("lines", "says"), REFUSED)
 def test_a_line_that_is_no_record_is_named(tmp_path: Path, lines: list[Any], says: str) -> None:
-    source = tmp_path / "games.jsonl"
-    if lines == ["games"]:
-        game = read_record(record()).state
+    source, game = tmp_path / "games.jsonl", read_record(record()).state
+    source.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines))
+    if not lines:
         write_rows([GameRow.of(MatchingEnv(), game.id, game)], source)
-    else:
-        source.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines))
     with pytest.raises(DataError, match=says):
         convert(source, tmp_path / "out.jsonl")

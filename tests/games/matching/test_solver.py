@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
 
-from slim_rl.config import Limits
 from slim_rl.dialogue.log import annotate
-from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.environment import Utterance, View
 from slim_rl.games.matching.env import MatchingEnv
@@ -18,6 +15,7 @@ from slim_rl.games.matching.partners.chat import MatchingChatPartner
 from slim_rl.games.matching.partners.scripted import ShyPartner
 from slim_rl.games.matching.state import GameState, MatchingSettings
 from slim_rl.games.matching.study.demonstrations import QuestioningPlayer
+from tests.made import played
 from tests.partners.openai_setup import partner_config
 
 GAME = MatchingSettings(n=4, p_observed=0.3, p_observed_2=0.9, hardness=0, scales=False)
@@ -31,12 +29,11 @@ class Reader(QuestioningPlayer):
         return await super().act(view)
 
 
-def played(state: GameState, questions: tuple[float, ...], seed: int = 1, **settings: Any) -> tuple[Dialogue, Reader]:
+def solved(state: GameState, questions: tuple[float, ...], seed: int = 1, **settings: Any) -> tuple[Dialogue, Reader]:
     shown = {"show_known": settings.pop("show_known")} if "show_known" in settings else {}
     player, env = Reader(questions, {"pair": 1.0}, **settings), MatchingEnv(planner="solver", **shown)
     player.read = []
-    playing = play_dialogue(env, player, ShyPartner(0.0), None, Limits(), game_state=state, id="d", seed=seed)
-    dialogue = asyncio.run(playing)
+    dialogue = played(env, player, ShyPartner(0.0), state, seed=seed)
     annotate(dialogue)
     return dialogue, player
 
@@ -45,7 +42,7 @@ def test_solver_games_are_annotated_and_lose_nothing() -> None:
     """Their plans are as good as the best known; one by one they differ where several plans tie for the best."""
     lost = []
     for seed, state in enumerate(generate_games(150, GAME, seed=3)):
-        dialogue, _ = played(state, (0.0, 0.3, 0.3, 0.4), seed)
+        dialogue, _ = solved(state, (0.0, 0.3, 0.3, 0.4), seed)
         assert dialogue.stop_reason is StopReason.AGREED and dialogue.reward is not None
         proposal = dialogue.turns[-2]
         assert proposal.proposes and proposal.text == "[propose]" and proposal.action is not None
@@ -64,7 +61,7 @@ def test_player_asks_about_the_marked_plan_if_set() -> None:
     of_it = 0
     for seed, state in enumerate(generate_games(20, GAME, seed=4)):
         settings: dict[str, Any] = {"ask_about_plan_share": 1.0, "show_known": "plan"}
-        dialogue, player = played(state, (0.0, 0.0, 0.0, 0.0, 1.0), seed, **settings)
+        dialogue, player = solved(state, (0.0, 0.0, 0.0, 0.0, 1.0), seed, **settings)
         asked: list[tuple[int, int]] = []
         for turn, view in zip(dialogue.turns[:-2:2], player.read, strict=False):
             shown = (view.observation or view.state_description).splitlines()
@@ -82,7 +79,7 @@ def test_player_asks_about_the_marked_plan_if_set() -> None:
 
 def test_policy_reads_the_table_and_may_think_it_each_turn() -> None:
     state = next(generate_games(1, GAME, seed=4))
-    dialogue, player = played(state, (0.0, 0.0, 1.0), thinks="turn", show_known=True)
+    dialogue, player = solved(state, (0.0, 0.0, 1.0), thinks="turn", show_known=True)
     assert len(player.read) == 3 and all("What you know:" in view.observation for view in player.read[1:])
     thoughts = [turn.thought or "" for turn in dialogue.turns if turn.role == "policy"]
     assert all(thought.startswith("Ava Li: BLEU") for thought in thoughts)

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from slim_rl.config import parse_config
 from slim_rl.dialogue.players import PartnerFailure, make_partner
 from slim_rl.environment import Utterance, View
-from slim_rl.errors import ConfigError
 from slim_rl.games.matching.actions import format_proposal
 from slim_rl.games.matching.env import MatchingEnv, MatchingView
 from slim_rl.games.matching.generate import generate_games
@@ -105,12 +104,7 @@ async def test_config_names_a_partner_of_the_matching_game(kind: str) -> None:
     assert partner is not None and partner.identity.items() >= {"kind": kind, **args}.items()
     with pytest.raises(PartnerFailure, match="matching game only"):
         await partner.act(View(1, "", "", (), None, 0))
-
-
-def test_self_play_has_no_partner_and_yoked_needs_a_log() -> None:
     assert make_partner(parse_config({"partner": {"kind": "self"}})) is None
-    with pytest.raises(ConfigError, match=r"partner\.args\.replay"):
-        make_partner(parse_config({"partner": {"kind": "yoked"}}))
 
 
 # --- wordings and doses

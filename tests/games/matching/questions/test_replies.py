@@ -102,18 +102,7 @@ FORMS = (
     "{a} on {x}", "{a} for {x}", "{a}'s {x}", "{x} for {a}", "{a} and {b} on {x}", "{a} on {x}, {b} on {y}",
     "- {a} on {x}\n- {b} on {y}",
 )  # fmt: skip
-ENDS = (
-    "",
-    ".",
-    "?",
-    ", please.",
-    "!",
-    " on your side?",
-    " - do you have that?",
-    " vs {c} on {z}?",
-    ". Thanks!",
-    "; and you?",
-)
+ENDS = "|.|?|, please.|!| on your side?| - do you have that?| vs {c} on {z}?|. Thanks!|; and you?".split("|")  # noqa: SIM905
 PARTS = draw.tuples(*map(draw.sampled_from, (OPENINGS, VERBS, FORMS, ENDS))).map("".join)
 
 

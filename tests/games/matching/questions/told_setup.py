@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from slim_rl.config import Limits
-from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.players import Partner
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.environment import View
@@ -15,6 +12,7 @@ from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.questions import annotate
 from slim_rl.games.matching.state import GameState, MatchingSettings
+from tests.made import played
 
 GAME = next(generate_games(1, MatchingSettings(scales=False), seed=3))
 MANY = 64  # pairs that the partner answers in one message: all of them
@@ -39,9 +37,7 @@ class Says(Partner):
 
 
 def play(messages: Sequence[str], partner: Partner, game: GameState = GAME, seed: int = 0) -> Dialogue:
-    env = MatchingEnv(max_turns=2 * len(messages))
-    played = play_dialogue(env, Says(messages), partner, None, Limits(), game_state=game, id="d", seed=seed)
-    dialogue = asyncio.run(played)
+    dialogue = played(MatchingEnv(max_turns=2 * len(messages)), Says(messages), partner, game, seed=seed)
     annotate(dialogue)
     return dialogue
 
