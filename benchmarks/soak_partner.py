@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import psutil  # noqa: E402
+from soak_server import ODD  # noqa: E402
 
 from slim_rl.config import OpenAIConfig, PartnerConfig, parse_config  # noqa: E402
 from slim_rl.dialogue.chat import Chat  # noqa: E402
@@ -42,7 +43,6 @@ from slim_rl.games.matching.generate import generate_games  # noqa: E402
 from slim_rl.games.matching.partners.chat import MatchingChatPartner  # noqa: E402
 from slim_rl.games.matching.state import GameState, MatchingSettings  # noqa: E402
 from slim_rl.lab.warmstart.tokenizer import train_tokenizer  # noqa: E402
-from tests.fakes.openai_server import ODD  # noqa: E402
 
 GROUP = 8  # dialogues of one game
 TIMEOUT = 5.0  # a request times out after this many median latencies
@@ -213,7 +213,7 @@ def main() -> int:
     ]
     chat = Chat(train_tokenizer(corpus * 8, vocab_size=400))
     server = subprocess.Popen(
-        [sys.executable, "-m", "tests.fakes.openai_server", "--latency", str(options.latency), "--spread", "0.4",
+        [sys.executable, str(ROOT / "benchmarks" / "soak_server.py"), "--latency", str(options.latency), "--spread", "0.4",
          "--fault-rate", str(options.fault_rate), "--odd-rate", str(options.odd_rate),
          "--revoked", str(options.revoked), str(options.revoked)],
         cwd=ROOT, stdout=subprocess.PIPE, text=True, start_new_session=True,

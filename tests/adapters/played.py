@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from slim_rl.dialogue.chat import split_thought
 from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.log import annotate
-from slim_rl.dialogue.players import Partner, Player
+from slim_rl.dialogue.players import Partner, PartnerFailure, Player
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.environment import View
 from slim_rl.session import Games
@@ -18,6 +18,7 @@ ASK = "[message] What do you have for Ava Li on BLEU?"
 PROPOSE = "[propose]\nBLEU: Ava Li\nElectra: Daniel Nguyen"
 OTHER = "[propose]\nBLEU: Daniel Nguyen\nElectra: Ava Li"
 WRONG = "I would rather not say."
+WORDS = [[ASK, PROPOSE, OTHER, ASK, ASK, ASK], [WRONG, ASK, WRONG, WRONG]]  # each ends a game
 ACTIONS = (ASK, PROPOSE, OTHER, WRONG, "[accept]", "[reject]", "[message] Hm.", "")
 
 
@@ -32,6 +33,18 @@ class Recites(Partner):
     async def act(self, view: View) -> Turn:
         said, thought = split_thought(next(self.words))
         return Turn(said, thought=thought)
+
+
+class Fails(Partner):
+    """A partner that does not answer."""
+
+    identity: ClassVar[dict[str, Any]] = {"kind": "fails"}
+
+    async def act(self, view: View) -> Turn:
+        raise PartnerFailure("no answer")
+
+
+FAILING = SMALL | {"partner": {"kind": f"{__name__}.Fails", "args": {}}}
 
 
 async def by_worker(

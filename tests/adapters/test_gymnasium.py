@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from slim_rl.dialogue.log import read_log
-from slim_rl.dialogue.players import PartnerFailure
-from tests.adapters.played import ASK, OTHER, PROPOSE, SMALL, WRONG, by_worker, line
-from tests.dialogue.players import Says
+from tests.adapters.played import ASK, FAILING, SMALL, WORDS, by_worker, line
 from tests.paths import ROOT
 
 gymnasium = pytest.importorskip("gymnasium", reason="pip install -e environments/slim_rl_gymnasium")
@@ -29,7 +27,7 @@ def test_gymnasium_finds_nothing_wrong(given: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("seat", [0, 1])
-@pytest.mark.parametrize("words", [[ASK, PROPOSE, OTHER, ASK, ASK, ASK], [WRONG, ASK, WRONG, WRONG]])
+@pytest.mark.parametrize("words", WORDS)
 def test_an_episode_is_the_workers(words: list[str], seat: int, tmp_path: Path) -> None:
     env = gymnasium.make(NAME, config=SMALL | {"data": {"seat": seat}}, log=tmp_path / "log.jsonl")
     games = env.unwrapped.games
@@ -37,11 +35,10 @@ def test_an_episode_is_the_workers(words: list[str], seat: int, tmp_path: Path) 
     text, info = env.reset(seed=1, options={"row": row})
     rewards, ended = [], False
     for word in words:
-        _heard, reward, ended, truncated, last = env.step(word)
-        rewards.append(reward)
-        assert not truncated
-        if ended:
-            break
+        if not ended:
+            _heard, reward, ended, truncated, last = env.step(word)
+            rewards.append(reward)
+            assert not truncated
     env.close()
     (dialogue,) = read_log(tmp_path / "log.jsonl")
     expected = asyncio.run(by_worker(games, row, words, int(dialogue.id.rpartition("/")[2])))
@@ -54,19 +51,13 @@ def test_an_episode_is_the_workers(words: list[str], seat: int, tmp_path: Path) 
 
 def test_a_seed_is_a_game_and_its_answers() -> None:
     env = gymnasium.make(NAME, config=SMALL)
-    first = [env.reset(seed=7), env.step(ASK), env.reset(), env.step(ASK)]
-    again = [env.reset(seed=7), env.step(ASK), env.reset(), env.step(ASK)]
-    assert first == again
-    assert first[0] != first[2]
+    first, again = ([env.reset(seed=7), env.step(ASK), env.reset(), env.step(ASK)] for _ in range(2))
+    assert first == again and first[0] != first[2]
     env.close()
 
 
 def test_a_failed_game_is_truncated() -> None:
-    def fail(view: Any) -> str:
-        raise PartnerFailure("no answer")
-
-    env = gymnasium.make(NAME, config=SMALL)
-    env.unwrapped.games.worker.partner_of = lambda row: Says(fail)
+    env = gymnasium.make(NAME, config=FAILING)
     env.reset(seed=1)
     _, reward, terminated, truncated, info = env.step(ASK)
     assert (reward, terminated, truncated) == (0.0, False, True)

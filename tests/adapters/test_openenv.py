@@ -20,11 +20,9 @@ import httpx
 import pytest
 
 from slim_rl.dialogue.log import read_log
-from slim_rl.dialogue.players import PartnerFailure
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.session import Games
-from tests.adapters.played import ASK, OTHER, PROPOSE, SMALL, WRONG, by_worker, line
-from tests.dialogue.players import Says
+from tests.adapters.played import ASK, FAILING, OTHER, PROPOSE, SMALL, WORDS, WRONG, by_worker, line
 from tests.paths import ROOT
 
 pytest.importorskip("openenv.core", reason="pip install -e environments/slim_rl_openenv")
@@ -64,7 +62,7 @@ def only(log: Path) -> Dialogue:
 
 
 @pytest.mark.parametrize("seat", [0, 1])
-@pytest.mark.parametrize("words", [[ASK, PROPOSE, OTHER, ASK, ASK, ASK], [WRONG, ASK, WRONG, WRONG]])
+@pytest.mark.parametrize("words", WORDS)
 def test_a_game_over_the_websocket_is_the_workers(words: list[str], seat: int, serve: Serve, tmp_path: Path) -> None:
     from slim_rl_openenv import GameAction, GameClient
 
@@ -123,12 +121,7 @@ def test_games_side_by_side(serve: Serve) -> None:
 def test_a_failed_partner_leaves_no_reward(serve: Serve) -> None:
     from slim_rl_openenv import GameAction, GameClient
 
-    def fail(view: Any) -> str:
-        raise PartnerFailure("no answer")
-
-    games = Games(SMALL)
-    games.worker.partner_of = lambda row: Says(fail)  # type: ignore[method-assign]
-    with GameClient(serve(games)).sync() as game:
+    with GameClient(serve(Games(FAILING))).sync() as game:
         game.reset(seed=1)
         seen = game.step(GameAction(text=ASK))
     assert seen.done and seen.reward is None and seen.observation.failure == "no answer"
@@ -152,21 +145,16 @@ def test_plain_http_resets_but_keeps_no_game(serve: Serve) -> None:
 PACKAGE = ROOT / "environments/slim_rl_openenv"
 
 
-def test_the_environments_folder_is_what_openenv_asks_for() -> None:
+def test_openenv_validate_passes_on_the_folder() -> None:
     from openenv.cli._validation import validate_multi_mode_deployment
+    from openenv.validation import Level, run_validation
 
     _, issues = validate_multi_mode_deployment(PACKAGE)
     assert [issue for issue in issues if "uv.lock" not in issue] == []  # a lock would name one machine's index
-
-
-def test_openenv_validate_passes_on_the_folder() -> None:
-    from openenv.validation import Level, run_validation
-
     assert run_validation(PACKAGE, max_level=Level.STATIC).verdict == "pass"
     command = [str(Path(sys.executable).with_name("openenv")), "validate", str(PACKAGE), "--json"]
-    whole = subprocess.run(command, capture_output=True, text=True)
-    assert whole.returncode == 0, whole.stdout
-    assert {result["status"] for result in json.loads(whole.stdout)["results"]} == {"pass", "skip"}
+    whole = subprocess.check_output(command, text=True)
+    assert {result["status"] for result in json.loads(whole)["results"]} == {"pass", "skip"}
 
 
 @pytest.fixture

@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.games_file import GameRow
-from slim_rl.dialogue.players import PartnerFailure
 from slim_rl.dialogue.record import StopReason, Usage
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.session import Games, Observation, Session, metrics, wait
-from tests.adapters.played import ACTIONS, ASK, OTHER, PROPOSE, SMALL, WRONG, by_worker, line
-from tests.dialogue.players import Says, Script
+from tests.adapters.played import ACTIONS, ASK, FAILING, OTHER, PROPOSE, SMALL, WRONG, by_worker, line
+from tests.dialogue.players import Script
 from tests.partners.openai_setup import spent_usd
 
 
@@ -72,31 +71,32 @@ async def test_plays_as_a_policy_with_tokens_does(tokenizer: Any, seat: int) -> 
             position = last.index(message["content"], position)
 
 
-async def test_a_turn_cut_by_its_tokens_ends_the_game_as_in_training(tokenizer: Any) -> None:
-    for truncated, ending in (("end", StopReason.TURN_TOKENS), ("continue", StopReason.POLICY_ERRORS)):
-        games = Games(SMALL, overrides=[f"limits.truncated_turn={truncated}"])
-        (row,) = games.deal("train", 1)
-        session = games.session()
-        await session.reset(row, 0, "train")
+@pytest.mark.parametrize(
+    ("truncated", "ending"), [("end", StopReason.TURN_TOKENS), ("continue", StopReason.POLICY_ERRORS)]
+)
+async def test_a_turn_cut_by_its_tokens_ends_the_game_as_in_training(
+    tokenizer: Any, truncated: str, ending: Any
+) -> None:
+    games = Games(SMALL, overrides=[f"limits.truncated_turn={truncated}"])
+    (row,) = games.deal("train", 1)
+    session = games.session()
+    await session.reset(row, 0, "train")
+    for _ in range(2):  # a game that is over stays so
         seen = await session.step("[mess", cut=True)
-        if not seen.done:
-            seen = await session.step("[mess", cut=True)
-        games.worker.chat = Chat(tokenizer)
-        expected = await by_worker(
-            games, row, [], policy=Script(games.worker.chat, [("[mess", "length"), ("[mess", "length")])
-        )
-        assert session.dialogue is not None
-        assert session.dialogue.stop_reason is ending and seen.reward == 0.0
-        assert line(session.dialogue) == line(expected)
+    games.worker.chat = Chat(tokenizer)
+    script = Script(games.worker.chat, [("[mess", "length")] * 2)
+    assert session.dialogue is not None and line(session.dialogue) == line(
+        await by_worker(games, row, [], policy=script)
+    )
+    assert session.dialogue.stop_reason is ending and seen.reward == 0.0
 
 
 async def test_a_game_for_one_is_played_too() -> None:
-    games = Games("examples/secret_number.yaml")
+    games, words = Games("examples/secret_number.yaml"), ["4", "6", "7", "8", "5"]
     (row,) = games.deal("train", 1)
     session = games.session()
-    seen = await say(session, row, ["4", "6", "7", "8", "5"])
-    expected = await by_worker(games, row, ["4", "6", "7", "8", "5"])
-    assert session.dialogue is not None and line(session.dialogue) == line(expected)
+    seen = await say(session, row, words)
+    assert session.dialogue is not None and line(session.dialogue) == line(await by_worker(games, row, words))
     assert seen[1].text in ("Higher.", "Lower.") or seen[1].done
 
 
@@ -112,29 +112,20 @@ async def test_what_is_refused_is_told() -> None:
     assert await session.step(ASK) == seen  # the game is over
 
 
-async def test_a_partner_that_fails_leaves_no_reward() -> None:
-    games = Games(SMALL)
-
-    def fail(view: Any) -> str:
-        raise PartnerFailure("no answer")
-
-    games.worker.partner_of = lambda row: Says(fail)  # type: ignore[method-assign]
-    session = games.session()
-    await session.reset(games.deal("train", 1)[0])
-    seen = await session.step(ASK)
-    assert seen.done and seen.reward is None
-    assert session.dialogue is not None and session.dialogue.stop_reason is StopReason.PARTNER_FAILED
-    assert metrics(session.dialogue) == {}
-
-
-async def test_a_policy_that_takes_too_long_has_failed() -> None:
-    games = Games(SMALL, overrides=["limits.turn_seconds=0.05"])
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [(FAILING, StopReason.PARTNER_FAILED), (SMALL | {"limits": {"turn_seconds": 0.05}}, StopReason.DEADLINE)],
+    ids=["partner", "too slow a policy"],
+)
+async def test_a_failed_game_leaves_no_reward(config: Any, reason: StopReason) -> None:
+    games = Games(config)
     session = games.session()
     await session.reset(games.deal("train", 1)[0])
     await asyncio.sleep(0.1)
     seen = await session.step(ASK)
     assert seen.done and seen.reward is None
-    assert session.dialogue is not None and session.dialogue.stop_reason is StopReason.DEADLINE
+    assert session.dialogue is not None and session.dialogue.stop_reason is reason
+    assert metrics(session.dialogue) == {}
 
 
 async def test_leaving_ends_the_game(tmp_path: Path) -> None:
@@ -151,15 +142,6 @@ async def test_leaving_ends_the_game(tmp_path: Path) -> None:
     lines = [json.loads(text) for text in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert [data["stop_reason"] for data in lines] == ["dialogue_tokens", "policy_errors"]
     assert [data["id"].rpartition("/")[2] for data in lines] == ["0", "2"]
-
-
-async def test_measures_have_the_trackers_names() -> None:
-    games = Games(SMALL, overrides=["partner.args.accept_fraction=0"])
-    session = games.session()
-    await say(session, games.deal("train", 1)[0], [ASK, PROPOSE])
-    assert session.dialogue is not None
-    measured = metrics(session.dialogue)
-    assert measured["questions"] == 1 and measured["agreed"] == 1 and measured["pairs_asked"] == 1
 
 
 async def test_bad_rows_and_selfplay_are_refused() -> None:
@@ -182,17 +164,16 @@ def test_waits_on_one_loop_and_leaves_no_game_behind(caplog: pytest.LogCaptureFi
     assert task.cancelled()
 
 
-async def _here() -> asyncio.AbstractEventLoop:
-    return asyncio.get_running_loop()
-
-
 def _loops(threads: int) -> int:
     """On how many event loops so many threads' first calls run."""
     together = threading.Barrier(threads)
 
+    async def here() -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
     def begin(_: int) -> asyncio.AbstractEventLoop:
         together.wait()
-        return wait(_here())
+        return wait(here())
 
     with ThreadPoolExecutor(threads) as pool:
         return len(set(pool.map(begin, range(threads))))

@@ -88,14 +88,17 @@ async def test_a_rollout_is_the_workers(words: list[str], seat: int, tmp_path: P
         ]
 
 
+def check_sides(policy: OpenAIServer, partner: OpenAIServer) -> None:
+    """Each side is sent its own rules."""
+    for server, partners in ((partner, True), (policy, False)):
+        assert {"shy" in request["messages"][0]["content"] for request in server.requests} == {partners}
+
+
 async def test_the_partner_may_be_a_chat_model() -> None:
     async with reciting([ASK, PROPOSE]) as server, OpenAIServer() as partner:
-        at = [f"partner.openai.base_url={partner.url}"]
-        episodes = await run(server, partner="openai", overrides=[*GAME, *at])
-    assert [episode.ok for episode in episodes] == [True, True]
-    assert all(episode.traces[0].info["stop_reason"] == "agreed" for episode in episodes)
-    assert all("shy" in request["messages"][0]["content"] for request in partner.requests)
-    assert not any("shy" in request["messages"][0]["content"] for request in server.requests)
+        episodes = await run(server, partner="openai", overrides=[*GAME, f"partner.openai.base_url={partner.url}"])
+    assert [(episode.ok, episode.traces[0].info["stop_reason"]) for episode in episodes] == [(True, "agreed")] * 2
+    check_sides(server, partner)
 
 
 async def test_the_partner_may_be_a_second_agent_that_is_not_trained() -> None:
@@ -107,8 +110,7 @@ async def test_the_partner_may_be_a_second_agent_that_is_not_trained() -> None:
         assert episode.ok and player.info["stop_reason"] == "agreed"
         assert player.agent.trainable and player.reward > 0 and player.metrics["questions"] == 1
         assert not opposite.agent.trainable and opposite.rewards == {}
-    assert all("shy" in request["messages"][0]["content"] for request in partner.requests)
-    assert not any("shy" in request["messages"][0]["content"] for request in server.requests)
+    check_sides(server, partner)
 
 
 async def test_selfplay_is_two_trained_agents(tmp_path: Path) -> None:
@@ -138,20 +140,15 @@ async def test_a_game_of_ones_own() -> None:
     assert episode.ok and episode.traces[0].info["stop_reason"] in ("finished", "max_turns")
 
 
-async def test_a_failed_partner_fails_the_episode() -> None:
-    async with reciting([ASK, PROPOSE]) as server, OpenAIServer(script=[Step("status", status=400)] * 20) as partner:
+async def test_a_failed_partner_or_model_fails_the_episode() -> None:
+    async with reciting([ASK, PROPOSE]) as server, OpenAIServer(refusal=Step("status", status=400)) as partner:
         at = [f"partner.openai.base_url={partner.url}", "partner.openai.max_retries=0"]
-        episodes = await run(server, num_games=1, partner="openai", overrides=[*GAME, *at])
-    (episode,) = episodes
-    assert not episode.ok and "outage" in episode.errors[-1].message
-    assert episode.traces[0].rewards == {}
-
-
-async def test_a_failed_model_is_not_the_policys_fault() -> None:
+        (episode,) = await run(server, num_games=1, partner="openai", overrides=[*GAME, *at])
+    assert not episode.ok and "outage" in episode.errors[-1].message and episode.traces[0].rewards == {}
     async with OpenAIServer(model="another") as server:
         (episode,) = await run(server, num_games=1)
     assert not episode.ok and episode.traces[0].rewards == {}
-    assert episode.traces[0].info["stop_reason"] == "engine_failed"
+    assert episode.traces[0].info["stop_reason"] == "engine_failed", "not the policy's fault"
 
 
 async def test_a_limit_of_verifiers_is_the_policys_own() -> None:

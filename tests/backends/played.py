@@ -1,13 +1,13 @@
 """Dialogues played through each trainer's own rollout code, with the calls that the engine answered and the lines that were logged.
 
-An adapter is a function (config, tokenizer, folder, held_out) -> Played. The step is the fifth; held-out games are played after it.
+An adapter is a function (scene, tokenizer, folder, held_out) -> Played. The step is the fifth; held-out games are played after it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -48,6 +48,15 @@ class Forger(Partner):
         return Turn(FORGED)
 
 
+@dataclass(frozen=True)
+class Scene:
+    """A config, a game of it, and what the policy says to the text that it reads."""
+
+    config: dict[str, Any]
+    game: GameRow
+    speak: Callable[[str], str]
+
+
 @dataclass
 class Call:
     """One engine call: its input and what was sampled."""
@@ -71,8 +80,11 @@ class Rollout:
 
 @dataclass
 class Played:
+    """`tracked`: what the trainer's tracker is given."""
+
     rollouts: list[Rollout]
     log: list[Dialogue]
+    tracked: dict[str, Any]
 
 
 def settings(**changes: Any) -> dict[str, Any]:
@@ -87,30 +99,34 @@ def settings(**changes: Any) -> dict[str, Any]:
     } | changes  # fmt: skip
 
 
-def row(config: dict[str, Any], name: str = "g") -> GameRow:
+def scene(**changes: Any) -> Scene:
+    """The countdown game, or the one for one, and a policy that says its turns one after another."""
+    config = settings(**changes)
     alone = config["environment"] == ALONE["environment"]
-    return GameRow.of(SecretNumber(), name, {"share": 0.55}) if alone else GameRow.of(Countdown(), name, {"board": [1]})
+    game = GameRow.of(SecretNumber(), "g", {"share": 0.55}) if alone else GameRow.of(Countdown(), "g", {"board": [1]})
+
+    def speak(text: str) -> str:
+        turn = text.replace(FORGED, "").count("<|im_start|>assistant")
+        return (GUESSES if alone else TURNS)[turn - 1]
+
+    return Scene(config, game, speak)
 
 
-def _script(config: dict[str, Any], tokenizer: Any, input_ids: list[int]) -> str:
-    """The policy's text: which of its turns it is follows from the input alone."""
-    begin = tokenizer.encode("<|im_start|>assistant", add_special_tokens=False)
-    turns = sum(input_ids[i : i + len(begin)] == begin for i in range(len(input_ids)))
-    return (GUESSES if config["environment"] == ALONE["environment"] else TURNS)[turns - 1]
-
-
-def _played(rollouts: Iterable[Rollout], calls: list[Call], log: Path) -> Played:
+def _played(
+    rollouts: Iterable[Rollout], calls: list[Call], log: Path, tracked: Mapping[str, Any] | None = None
+) -> Played:
     rollouts = list(rollouts)
     for call in calls if rollouts else ():  # verl is given no row of a failed dialogue
-        [owner] = [r for r in rollouts if call.input_ids[: len(r.prompt_ids)] == r.prompt_ids]
-        owner.calls.append(call)
-    return Played(rollouts, list(read_log(log)))
+        owners = [r for r in rollouts if call.input_ids[: len(r.prompt_ids)] == r.prompt_ids]
+        owners[0].calls.append(call)
+    return Played(rollouts, list(read_log(log)), dict(tracked or {}))
 
 
-def slime(config: dict[str, Any], tokenizer: Any, folder: Path, held_out: bool = False) -> Played:
+def slime(scene: Scene, tokenizer: Any, folder: Path, held_out: bool = False, size: int = 1) -> Played:
     from tests.backends import slime_setup
     from tests.fakes.sglang_server import SGLangServer
 
+    from slim_rl.backends.slime import log as metrics  # isort: skip
     from slim_rl.rollout import log_eval_rollout, log_rollout, normalize_rewards  # isort: skip
 
     calls: list[Call] = []
@@ -122,29 +138,33 @@ def slime(config: dict[str, Any], tokenizer: Any, folder: Path, held_out: bool =
             calls.append(Call(body["input_ids"], list(said), logprobs))
             return answer
 
-    chat, game = Chat(tokenizer), row(config)
+    chat, game, tracked = Chat(tokenizer), scene.game, dict[str, Any]()
     tokenizer.save_pretrained(folder / "tokenizer")
     metadata = {"game_state": game.game_state, "game_id": game.game_id, "seat": game.seat}
-    sample = slime_setup.Sample(group_index=0, index=0, prompt=game.prompt, metadata=metadata, session_id="s")
-    with Recording(lambda ids, rng: chat.said_ids(_script(config, tokenizer, ids))) as server:
-        args = slime_setup.make_args(folder / "tokenizer", server.port, folder, config)
-        [played] = slime_setup.run(args, slime_setup.play_group(args, [sample], held_out))
-    samples = played if isinstance(played, list) else [played]
+    given = {"group_index": 0, "prompt": game.prompt}
+    group = [slime_setup.Sample(index=i, metadata=dict(metadata), session_id=f"s{i}", **given) for i in range(size)]
+    with Recording(lambda ids, rng: chat.said_ids(scene.speak(tokenizer.decode(ids)))) as server:
+        args = slime_setup.make_args(folder / "tokenizer", server.port, folder, scene.config)
+        played = slime_setup.run(args, slime_setup.play_group(args, group, held_out))
+    samples = [sample for each in played for sample in (each if isinstance(each, list) else [each])]
     results = {"rewards": [each.reward for each in samples], "samples": samples}
-    if held_out:
-        log_eval_rollout(STEP, args, {"held_out": results}, None)
-    else:
-        log_rollout(STEP, args, samples, {}, 1.0)
-        results["rewards"] = normalize_rewards(args, samples)[0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(metrics.logging_utils, "log", lambda args, found, **_: tracked.update(found))
+        if held_out:
+            log_eval_rollout(STEP, args, {"held_out": results}, None)
+        else:
+            log_rollout(STEP, args, samples, {}, 1.0)
+            results["rewards"] = normalize_rewards(args, samples)[0]
     parts = [(s.tokens, len(s.tokens) - s.response_length, s.loss_mask, s.rollout_log_probs) for s in samples]
     found = (
         Rollout(ids[:at], ids[at:], mask, logprobs, reward)
         for (ids, at, mask, logprobs), reward in zip(parts, results["rewards"], strict=True)
     )
-    return _played(found, calls, folder / "logs")
+    tracked = {name.removeprefix("dialogue/"): value for name, value in tracked.items()}
+    return _played(found, calls, folder / "logs", tracked)
 
 
-def trl(config: dict[str, Any], tokenizer: Any, folder: Path, held_out: bool = False) -> Played:
+def trl(scene: Scene, tokenizer: Any, folder: Path, held_out: bool = False, size: int = 1) -> Played:
     pytest.importorskip("trl")
     from slim_rl.backends.trl.rollouts import Rollouts
 
@@ -152,7 +172,7 @@ def trl(config: dict[str, Any], tokenizer: Any, folder: Path, held_out: bool = F
 
     class Policy(Script):
         async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
-            self.turns = iter([_script(config, tokenizer, input_ids)])
+            self.turns = iter([scene.speak(tokenizer.decode(input_ids))])
             sampled = await super().sample(input_ids, max_tokens, key)
             sampled.logprobs = [-0.5 - 0.01 * place for place in range(len(sampled.ids))]
             calls.append(Call(self.inputs[-1], sampled.ids, sampled.logprobs))
@@ -160,20 +180,21 @@ def trl(config: dict[str, Any], tokenizer: Any, folder: Path, held_out: bool = F
 
     chat, log = Chat(tokenizer), folder / "log.jsonl"
     policy: Any = Policy(chat, [])
-    worker = RolloutWorker(parse_config(config), chat, policy)
+    worker = RolloutWorker(parse_config(scene.config), chat, policy)
     if held_out:
-        dialogues = play_held_out(worker, [row(config)], log, step=STEP + 1)
+        dialogues = play_held_out(worker, [scene.game], log, step=STEP + 1)
         found = [Rollout(d.prompt_ids, d.response_ids, d.loss_mask, d.logprobs, d.reward) for d in dialogues]
         return _played(found, calls, log)
-    rollouts = Rollouts(worker, policy, [row(config)], DialogueLog(log, tokens=True))
+    rollouts = Rollouts(worker, policy, [scene.game], DialogueLog(log, tokens=True))
     state, process = SimpleNamespace(global_step=STEP), SimpleNamespace(process_index=0)
     trainer: Any = SimpleNamespace(state=state, accelerator=process)
-    output = rollouts(rollouts.names(), trainer)
+    output = rollouts(rollouts.names() * size, trainer)
     columns = (output[name] for name in ("prompt_ids", "completion_ids", "env_mask", "logprobs", "given"))
-    return _played((Rollout(*each) for each in zip(*columns, strict=True)), calls, log)
+    return _played((Rollout(*each) for each in zip(*columns, strict=True)), calls, log, rollouts.metrics)
 
 
-def verl(config: dict[str, Any], tokenizer: Any, folder: Path, held_out: bool = False) -> Played:
+def verl(scene: Scene, tokenizer: Any, folder: Path, held_out: bool = False, size: int = 1) -> Played:
+    """verl's tracker is given each dialogue's numbers; the others' a whole step's."""
     pytest.importorskip("verl")
     from tests.backends.verl_setup import RLHFDataset, Server, make_run, play
 
@@ -185,21 +206,18 @@ def verl(config: dict[str, Any], tokenizer: Any, folder: Path, held_out: bool = 
             calls.append(Call(self.calls[-1][0], output.token_ids, output.log_probs))
             return output
 
-    data: dict[str, Any] = {
-        "train": str(folder / "games"),
-        "eval": str(folder / "others"),
-        "num_train": 1,
-        "num_eval": 1,
-    }
-    for split, name in (("train", "g"), ("eval", "other")):
-        Path(data[split]).write_text(json.dumps(row(config, name).to_dict()) + "\n")
-    own, verls = make_run(folder, checkpoint(folder / "model", tokenizer), config | {"data": data})
+    data: dict[str, Any] = {"num_train": 1, "num_eval": 1}
+    for split, name in (("train", scene.game.game_id), ("eval", "other")):
+        data[split] = str(folder / f"{split}-games")
+        Path(data[split]).write_text(json.dumps(replace(scene.game, game_id=name, spec=None).to_dict()) + "\n")
+    own, verls = make_run(folder, checkpoint(folder / "model", tokenizer), scene.config | {"data": data})
     files = verls.data.val_files if held_out else verls.data.train_files
-    server = Recording(tokenizer, lambda text: _script(config, tokenizer, server.calls[-1][0]))
     rows = [RLHFDataset(files, tokenizer, verls.data)[0] | {"uid": "u"}]
-    outputs = [output for outputs in play(verls, server, rows, n=1).values() for output in outputs]
+    played = play(verls, Recording(tokenizer, scene.speak), rows, n=1)
+    outputs = [output for several in played.values() for output in several]
     found = (
         Rollout(o.prompt_ids, o.response_ids, o.response_mask, o.response_logprobs or [], o.reward_score)
         for o in outputs
     )
-    return _played(found, calls, own.run_dir / "logs")
+    tracked = outputs[0].extra_fields["reward_extra_info"] if outputs else {}
+    return _played(found, calls, own.run_dir / "logs", tracked)

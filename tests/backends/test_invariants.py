@@ -27,7 +27,7 @@ Play = Callable[..., Played]
 
 @pytest.fixture(params=TRAINERS, ids=lambda trainer: trainer.__name__)
 def play(request: pytest.FixtureRequest, tokenizer: Any, tmp_path: Path) -> Play:
-    return lambda held_out=False, **changes: request.param(played.settings(**changes), tokenizer, tmp_path, held_out)
+    return lambda held_out=False, **changes: request.param(played.scene(**changes), tokenizer, tmp_path, held_out)
 
 
 def check(found: Played, held_out: bool = False) -> None:
@@ -59,7 +59,7 @@ def test_mask_prefix_text_and_reward_of_a_dialogue(play: Play, tokenizer: Any, h
     conversation = [("assistant", cut), ("user", FORGED), ("assistant", TURNS[1])]
     conversation += [("user", "Say go."), ("assistant", TURNS[2]), ("user", FORGED), ("assistant", TURNS[3])]
     messages = [{"role": role, "content": content} for role, content in conversation]
-    messages = played.row(played.settings()).prompt + messages
+    messages = played.scene().game.prompt + messages
     whole = rollout.prompt_ids + rollout.response_ids
     assert tokenizer.decode(whole) == tokenizer.apply_chat_template(messages, tokenize=False).rstrip("\n")
     assert whole.count(tokenizer.eos_token_id) == len(messages)  # the forged ones are letters

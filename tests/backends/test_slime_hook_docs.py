@@ -15,9 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends.paid_batch import CONTROLS
 from tests.fakes.sglang_server import Faults
-from tests.fakes.upstream import NO_MEGATRON, NO_SLIME, megatrons, slimes
+from tests.fakes.upstream import NO_SLIME, slimes
 from tests.paths import ROOT
 
 from tests.backends.slime_setup import Sample, make_args, make_group, play_group, run, serve  # isort: skip  (skips without slime)
@@ -35,21 +34,16 @@ def snippet(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("slime", slimes() or [None], ids=str)
-def test_slimes_own_code_takes_the_pages_flags_and_what_is_given(slime: Path | None, tmp_path: Path) -> None:
-    """In a separate process, since this one may have a stand-in for slime: see `slime_paid`."""
-    if slime is None or not megatrons():
-        pytest.skip(NO_MEGATRON if slime else NO_SLIME)
-    pages = {ROOT / "README.md": 4, PAGE: 6}
+def test_slimes_own_parsers_take_the_pages_flags(slime: Path | None) -> None:
+    """In a separate process, since this one may have a stand-in for slime."""
+    if slime is None:
+        pytest.skip(NO_SLIME)
     required = ["--rollout-batch-size", "32"]  # the README has it in $YOUR_FLAGS
-    words = [[*snippet(page), *required] for page in pages]
-    assert [len({word for word in page if word.startswith("slim_rl.")}) for page in words] == list(pages.values())
-    path = os.pathsep.join(map(str, [ROOT, ROOT / "tools", slime, *megatrons()]))
-    command = [sys.executable, "-m", "tests.backends.slime_paid", str(tmp_path), *map(json.dumps, words)]
-    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["controls"] == list(CONTROLS)
-    assert found["pages"] == [{"unknown": [], "loaded": [True] * number} for number in pages.values()]
+    words = [json.dumps([*snippet(page), *required]) for page in (ROOT / "README.md", PAGE)]
+    path = os.pathsep.join(map(str, [ROOT, ROOT / "tools", slime]))
+    command = [sys.executable, "-m", "tests.backends.slime_parsers", *words]
+    found = subprocess.check_output(command, env=os.environ | {"PYTHONPATH": path}, cwd=ROOT, text=True).splitlines()
+    assert json.loads(found[-1]) == [[[], [True] * 4], [[], [True] * 6]]
 
 
 def test_every_dotted_path_is_on_the_page() -> None:

@@ -252,14 +252,9 @@ def test_nothing_is_trained_before_sglang_answers(tmp_path: Path, monkeypatch: p
 
 def test_absent_packages_import_but_cannot_be_called() -> None:
     program = """
-import sitecustomize, sgl_kernel.gemm as gemm
+import sitecustomize, sgl_kernel.gemm as gemm, triton.runtime
 from torchvision.transforms import Resize
-from triton import jit, language, autotune
-import triton.runtime
-@jit
-def kernel(x: language.constexpr): return x
-@autotune(configs=[], key=["n"])
-def other(): return 2
+kernel, other = triton.jit(lambda x: x), triton.autotune(configs=[], key=["n"])(lambda: 2)
 class Own(Resize): pass
 assert kernel(1) == 1 and other() == 2
 for wrong in (lambda: gemm.multiply(1, 2), Own, lambda: triton.runtime.driver.active):

@@ -65,17 +65,10 @@ class Noted(ShyPartner):
         return await super().act(view)
 
 
-def scalars(events: Path) -> dict[str, float]:
-    """The last value of every number in a file of TensorBoard's."""
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    read = EventAccumulator(str(events))
-    read.Reload()
-    return {name: read.Scalars(name)[-1].value for name in read.Tags()["scalars"]}
-
-
 def test_a_run_has_one_event_loop_its_evaluations_and_a_card(folder: Path) -> None:
     pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
     changes = ("train.steps=3", "train.eval_every=2", "train.eval_before=false", "train.report_to=[tensorboard]")
     config = make_config(folder, "told", f"partner.kind={__name__}.Noted", *changes)
     result = local.train(config)
@@ -85,15 +78,17 @@ def test_a_run_has_one_event_loop_its_evaluations_and_a_card(folder: Path) -> No
     assert len(Noted.loops) == sum(turn.role == "partner" for dialogue in every for turn in dialogue.turns)
     assert len(set(map(id, Noted.loops))) == 1
 
-    (events,) = (result.run_dir / "tensorboard").glob("events.out.tfevents.*")
-    last = [dialogue for dialogue in trained(result) if dialogue.step == 2]
-    measured = {f"train/dialogue/{name}": value for name, value in batch_metrics(last).items()}
+    (events,) = result.run_dir.rglob("events.out.tfevents.*")
+    assert events.parent == result.run_dir / "tensorboard"
+    read = EventAccumulator(str(events))
+    read.Reload()
+    told = {name: read.Scalars(name)[-1].value for name in read.Tags()["scalars"]}
+    last = batch_metrics([dialogue for dialogue in trained(result) if dialogue.step == 2])
     between = batch_metrics(played["eval-000002"])
+    measured = {f"train/dialogue/{name}": value for name, value in last.items()}
     measured |= {f"eval/dialogue/{name}": between[name] for name in ("reward", "questions")}
-    told = scalars(events)
     assert "train/dialogue/questions" in measured and "train/loss" in told and "train/questions" not in told
     assert {name: told.get(name) for name in measured} == {n: pytest.approx(v, rel=1e-5) for n, v in measured.items()}
-    assert not list((result.run_dir / "checkpoints").rglob("events.out.*"))
 
     _, front, card = (result.run_dir / "model" / "README.md").read_text(encoding="utf-8").split("---\n", 2)
     assert yaml.safe_load(front)["library_name"] == "transformers"

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import socket
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from accelerate.state import AcceleratorState, GradientState, PartialState
 from slim_rl.analysis.report import answer
 from slim_rl.backends.ready import check_games
 from slim_rl.backends.step_line import step_line
+from slim_rl.backends.trl import launch
 from slim_rl.backends.trl import run as local
 from slim_rl.cli import main
 from slim_rl.config import Config
@@ -31,7 +31,6 @@ from slim_rl.lab.warmstart.train import warmstart
 from slim_rl.policies.transformers import load_model, save_model
 from tests.backends.trl_setup import everything, make_config, metrics, same, trained, weights
 from tests.fakes.disk import largest_file
-from tests.paths import ROOT
 
 
 @pytest.mark.parametrize(
@@ -115,8 +114,8 @@ def _rank(rank: int, port: str, path: Path) -> None:
 
 @pytest.mark.processes
 def test_two_processes_print_once_and_resume_together(folder: Path, tmp_path: Path) -> None:
-    """Two processes, and then two others, which the command starts itself, on what the first would have left had they been stopped
-    after the first step: both are one run, and have the same weights at the end. One process plays none of their games again."""
+    """Two processes, and then two others on what they would have left had they been stopped after the first step: both are one run, and
+    have the same weights at the end. One process plays none of their games again."""
     changes = [
         "processes=2",
         "games_per_step=1",
@@ -141,11 +140,7 @@ def test_two_processes_print_once_and_resume_together(folder: Path, tmp_path: Pa
     for file in (tmp_path / "g.jsonl", *logs.glob("eval-000002*")):
         file.unlink()
     between = evaluations("000001*")
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "slim_rl.cli", "train", str(path)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
-    printed = done.stdout + done.stderr
-    assert done.returncode == 0, printed[-3000:]
+    printed = in_forks(path)
     assert evaluations("000001*") == between and len(between) == 2
     assert "two resumes from step 1 of 2" in printed
     check_one_run(config, printed, steps=(2,))
@@ -157,6 +152,18 @@ def test_two_processes_print_once_and_resume_together(folder: Path, tmp_path: Pa
     _, sentences = answer([*alone.before, *alone.after])
     words = " ".join(printed.split())  # the screen breaks lines between words
     assert "3 held-out games" in sentences[-1] and all(sentence in words for sentence in sentences)
+
+
+def test_several_processes_are_started_with_the_commands_words(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def together(*given: Any) -> None:
+        raise SystemExit(given)  # as when they have ended
+
+    monkeypatch.setattr(launch, "start_together", together)
+    make_config(folder, "two").write(folder / "two.yaml")
+    words = ["train", str(folder / "two.yaml"), "--set=train.processes=2", "--fresh"]
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == (2, words)
 
 
 def check_one_run(config: Config, printed: str, steps: tuple[int, ...]) -> None:

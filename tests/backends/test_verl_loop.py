@@ -1,4 +1,4 @@
-"""The agent loops in verl's real worker, with a server of its protocol: what verl is given, its advantages, and what the gradient sees."""
+"""The agent loops in verl's real worker, with a server of its protocol: what verl is given, and its advantages."""
 
 from __future__ import annotations
 
@@ -19,12 +19,10 @@ import pytest
 pytest.importorskip("verl")
 import torch
 from verl.protocol import DataProto
-from verl.trainer.ppo.core_algos import get_policy_loss_fn, kl_penalty
 from verl.trainer.ppo.ray_trainer import compute_advantage
 from verl.trainer.ppo.reward import load_reward_manager
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
-from verl.utils.config import omega_conf_to_dataclass
 from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.rollout.replica import TokenOutput
 
@@ -40,17 +38,15 @@ from tests.backends.verl_setup import ASKED_TO_ACCEPT, PLANS, Server, advantages
 from tests.fakes.models import checkpoint
 
 
-def several_plans(greets_always: bool = False) -> Callable[[str], str]:
-    """A policy whose dialogues of one game end differently, so that a group has a spread of rewards."""
-    calls = itertools.count()
+@pytest.fixture
+def played(runs: Any, rows: Any, tokenizer: Any) -> Callable[..., tuple[Any, Any, dict[str, list[Any]]]]:
+    """played(policy, settings, games, n, server): slim_rl's config and verl's, and n dialogues of each game."""
 
-    def one(text: str) -> str:
-        if text.rstrip().endswith(ASKED_TO_ACCEPT):
-            return "[accept]"
-        number, first = next(calls), text.count("<|im_start|>assistant") == 1
-        return "[message] Hello." if first and (greets_always or number % 3) else PLANS[number % 2]
+    def of(player: Any, settings: Any = None, games: int = 1, n: int = 1, server: type[Server] = Server) -> Any:
+        config, verl = runs(settings)
+        return config, verl, play(verl, server(tokenizer, player), rows[:games], n)
 
-    return one
+    return of
 
 
 def failing(sessions: set[int]) -> Callable[[str], str | Exception]:
@@ -75,59 +71,44 @@ def test_a_played_game_is_one_output_of_verls(runs: Any, rows: Any, tokenizer: A
         assert (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]) == (3, 3)
 
 
-def test_a_long_prompt_or_dialogue_stays_within_verls_batch(runs: Any, rows: Any, tokenizer: Any, caplog: Any) -> None:
-    outputs = play(runs({"verl": {"prompt_tokens": 100}})[1], Server(tokenizer, speak), rows[:1], n=2)
+def test_a_long_prompt_or_dialogue_stays_within_verls_batch(
+    runs: Any, rows: Any, played: Any, tokenizer: Any, caplog: Any
+) -> None:
+    _, _, outputs = played(speak, {"verl": {"prompt_tokens": 100}}, n=2)
     assert list(outputs.values()) == [[], []]
     assert len(re.findall(r"its prompt has \d{3} tokens, and verl\.prompt_tokens is 100; raise it", caplog.text)) == 2
     outputs = play(runs({}, "data.max_response_length=60")[1], Server(tokenizer, speak), rows[:1], n=2)
     assert all(len(output.response_ids) <= 60 and output.reward_score == 0.0 for (output,) in outputs.values())
 
 
-def test_dialogue_played_again_counts_its_later_line(
-    runs: Any, rows: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config, verl = runs({"seed": 7})
+def test_dialogue_played_again_counts_its_later_line(played: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     # in a new container the numbers of processes begin again
     for seconds, pid, player in [(0, 900, lambda text: PLANS[0]), (60, 17, speak)]:
-        monkeypatch.setattr(time, "gmtime", functools.partial(time.gmtime, 1_790_000_000 + seconds))
-        monkeypatch.setattr(os, "getpid", lambda pid=pid: pid)
-        process_of.cache_clear()
-        play(verl, Server(tokenizer, player), rows[:1], n=1)
-        monkeypatch.undo()
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "gmtime", functools.partial(time.gmtime, 1_790_000_000 + seconds))
+            patch.setattr(os, "getpid", lambda pid=pid: pid)
+            process_of.cache_clear()
+            config, _, _ = played(player, {"seed": 7})
     process_of.cache_clear()
     (dialogue,) = logged(config)
     assert dialogue.turns[0].text == "[message] What is Ava Li on BLEU?"
 
 
-def test_the_gradient_at_the_partners_tokens_is_exactly_zero(runs: Any, rows: Any, tokenizer: Any) -> None:
-    _, verl = runs()
-    data, keys = batch_of(play(verl, Server(tokenizer, several_plans()), rows))
-    data = compute_advantage_for_multi_trajectories(data, keys, "grpo", config=verl.algorithm)
-    mask, old, advantages = (data.batch[name] for name in ("response_mask", "rollout_log_probs", "advantages"))
-    assert (advantages[mask == 1] != 0).any() and (advantages[mask == 0] == 0).all()
-    # the parts of verl's actor loss, as its worker adds them up
-    new = (old + 0.1 * torch.randn_like(old)).requires_grad_()
-    actor = omega_conf_to_dataclass(verl.actor_rollout_ref.actor)
-    loss, _ = get_policy_loss_fn("vanilla")(old, new, advantages, mask, "token-mean", config=actor)
-    (loss + 0.1 * (kl_penalty(new, old, "low_var_kl") * mask).sum() / mask.sum()).backward()
-    assert (new.grad[mask == 0] == 0).all() and (new.grad[mask == 1] != 0).any()
+def test_a_seats_baseline_is_its_own_seats_group(played: Any) -> None:
+    """verl's GRPO on one seat's rows alone gives the very same."""
+    calls = itertools.count()
 
+    def several_plans(text: str) -> str:
+        if text.rstrip().endswith(ASKED_TO_ACCEPT):
+            return "[accept]"
+        number, first = next(calls), text.count("<|im_start|>assistant") == 1
+        return "[message] Hello." if first else PLANS[number % 2]
 
-def test_self_play_seats_have_own_views_and_equal_advantage(runs: Any, rows: Any, tokenizer: Any) -> None:
-    _, verl = runs({"partner": {"kind": "self"}})
-    outputs = play(verl, Server(tokenizer, several_plans(greets_always=True)), rows)
-    for first, second in outputs.values():
-        assert first.reward_score == second.reward_score
-        parts = [list(zip(o.response_ids, o.response_mask, strict=True)) for o in (first, second)]
-        said, heard = ([tokenizer.decode([t for t, m in part if m == own]) for part in parts] for own in (1, 0))
-        assert "[propose]" in said[0] and "[accept]" in said[1]
-        assert "[propose]" in heard[1] and "[accept]" not in heard[0]
-        prompts = [tokenizer.decode(o.prompt_ids) for o in (first, second)]
-        assert "You speak first" in prompts[0] and "Your partner speaks first" in prompts[1]
+    _, verl, outputs = played(several_plans, {"partner": {"kind": "self"}}, games=2, n=4)
+    assert all(first.reward_score == second.reward_score for first, second in outputs.values())
     data, keys = batch_of(outputs)
     data = compute_advantage_for_multi_trajectories(data, keys, "grpo", config=verl.algorithm)
     seen = advantages_of(data)
-    # A seat's baseline is its own seat's group: verl's GRPO on one seat's rows alone gives the very same.
     for seat in (0, 1):
         own = [i for i, key in enumerate(keys) if key.endswith(f"_{seat}")]
         alone = compute_advantage(data.select_idxs(own), "grpo", config=verl.algorithm)
@@ -135,9 +116,8 @@ def test_self_play_seats_have_own_views_and_equal_advantage(runs: Any, rows: Any
     assert len(set(seen.tolist())) > 1
 
 
-def test_a_failed_dialogue_leaves_no_trace_in_its_group(runs: Any, rows: Any, tokenizer: Any) -> None:
-    config, verl = runs({"seed": 1})
-    outputs = play(verl, Server(tokenizer, failing({1})), rows[:1])
+def test_a_failed_dialogue_leaves_no_trace_in_its_group(played: Any) -> None:
+    config, _, outputs = played(failing({1}), {"seed": 1}, n=4)
     assert [len(several) for several in outputs.values()] == [1, 0, 1, 1]
     (failed,) = [dialogue for dialogue in logged(config) if dialogue.failed]
     assert "the engine is gone" in failed.failure and not (config.run_dir / STOP_MARK).exists()
@@ -152,29 +132,28 @@ class Spent(Partner):
         raise PartnerFailure("No money left.", StopReason.BUDGET)
 
 
-def test_partner_that_takes_no_more_calls_leaves_the_stop_mark(runs: Any, rows: Any, tokenizer: Any) -> None:
-    config, verl = runs({"partner": {"kind": f"{__name__}.Spent", "args": {}}})
-    assert play(verl, Server(tokenizer, speak), rows[:1], n=1) == {"game0_0": []}
+def test_partner_that_takes_no_more_calls_leaves_the_stop_mark(played: Any) -> None:
+    config, _, outputs = played(speak, {"partner": {"kind": f"{__name__}.Spent", "args": {}}})
+    assert outputs == {"game0_0": []}
     assert (config.run_dir / STOP_MARK).read_text() == "No money left."
 
 
 @pytest.mark.parametrize("word", ["aborted", "abort"], ids=["vllm", "sglang"])
-def test_a_turn_that_the_engine_aborted_is_not_played(runs: Any, rows: Any, tokenizer: Any, word: str) -> None:
+def test_a_turn_that_the_engine_aborted_is_not_played(played: Any, word: str) -> None:
     class Aborting(Server):
         async def generate(self, *args: Any, **kwargs: Any) -> Any:
             output = await super().generate(*args, **kwargs)
             cut = TokenOutput(token_ids=output.token_ids[:3], log_probs=output.log_probs[:3], stop_reason=word)
             return output if len(self.calls) == 1 else cut
 
-    config, verl = runs({"name": word})
-    assert play(verl, Aborting(tokenizer, speak), rows[:1], n=1) == {"game0_0": []}
+    config, _, outputs = played(speak, {"name": word}, server=Aborting)
     [dialogue] = logged(config)
-    assert dialogue.stop_reason == "aborted" and [turn.role for turn in dialogue.turns] == ["policy", "partner"]
+    assert outputs == {"game0_0": []} and dialogue.stop_reason == "aborted"
+    assert [turn.role for turn in dialogue.turns] == ["policy", "partner"]
 
 
-def test_a_lone_survivor_has_nothing_to_be_compared_with(runs: Any, rows: Any, tokenizer: Any) -> None:
-    _, verl = runs()
-    outputs = play(verl, Server(tokenizer, failing({0, 1, 3})), rows[:1])
+def test_a_lone_survivor_has_nothing_to_be_compared_with(played: Any) -> None:
+    _, verl, outputs = played(failing({0, 1, 3}), n=4)
     assert sum(map(len, outputs.values())) == 1
 
     def advantage(compute: Any) -> tuple[float, float]:
@@ -186,12 +165,11 @@ def test_a_lone_survivor_has_nothing_to_be_compared_with(runs: Any, rows: Any, t
     assert advantage(without_lone_dialogues(compute_advantage_for_multi_trajectories))[0] == 0
 
 
-def test_a_share_of_nothing_enters_no_average_of_verls(runs: Any, rows: list[dict[str, Any]], tokenizer: Any) -> None:
+def test_a_share_of_nothing_enters_no_average_of_verls(played: Any) -> None:
     from verl.trainer.ppo.metric_utils import process_validation_metrics
 
-    _, verl = runs()
-    played = [play(verl, Server(tokenizer, player), rows[:1], n=1)["game0_0"] for player in (lambda _: PLANS[0], speak)]
-    found = [output.extra_fields["reward_extra_info"] for (output,) in played]
+    dialogues = [played(player)[2]["game0_0"] for player in (lambda _: PLANS[0], speak)]
+    found = [output.extra_fields["reward_extra_info"] for (output,) in dialogues]
     assert found[0]["answered"] is None and found[1]["answered"] in (0.0, 1.0)
     merged = {name: [each[name] for each in found] for name in found[0]}
     means = process_validation_metrics(["matching"] * 2, ["u", "u"], merged)["matching"]
@@ -223,17 +201,10 @@ async def test_reward_manager_scores_and_counts_unreadable(runs: Any, tokenizer:
 
     total = sum(state["table"][reviewer][reviewer] for reviewer in range(3))
     assert (await score(PLANS[0]))["reward_score"] == pytest.approx(total / state["best_assignment_reward"])
-    unreadable = (
-        "",
-        "I would give BLEU to Ava.",
-        "[propose]\nBLEU: Ava Li",
-        "[propose]\nBLEU: Nobody\nElectra: Ava Li",
-    )
-    for number, nonsense in enumerate(unreadable, start=1):
-        share = pytest.approx(number / (number + 1))
-        extra = {"unparsable": 1.0, "unparsable_share": share}
+    incomplete, unknown = "[propose]\nBLEU: Ava Li", "[propose]\nBLEU: Nobody\nElectra: Ava Li"
+    for number, nonsense in enumerate(("", "I would give BLEU to Ava.", incomplete, unknown), start=1):
+        extra = {"unparsable": 1.0, "unparsable_share": pytest.approx(number / (number + 1))}
         assert await score(nonsense) == {"reward_score": 0.0, "reward_extra_info": extra}
-    assert (manager.scored, manager.unparsable) == (5, 4)
 
 
 def test_a_reference_of_its_own_takes_the_place_of_the_policys(model: Path, tmp_path: Path, tokenizer: Any) -> None:

@@ -44,24 +44,20 @@ def starts(partner: dict[str, Any] = SHY) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("partner", "says"),
+    ("openai", "says"),
     [
-        (
-            {"kind": "openai", "openai": {"cassette": "none.sqlite", "cassette_mode": "replay"}},
-            "The cassette {folder}/none.sqlite does not exist",
-        ),
-        ({"kind": "yoked", "args": {"replay": "none"}}, "There is no dialogue log {folder}/none"),
-        ({"kind": "openai", "openai": {"prompt": "none.md"}}, "prompt {folder}/none.md: No such file"),
+        ({"cassette": "none.sqlite", "cassette_mode": "replay"}, "The cassette {folder}/none.sqlite does not exist"),
+        ({"prompt": "none.md"}, "prompt {folder}/none.md: No such file"),
         (None, "this machine has no GPU, and verl trains on GPUs only"),
     ],
 )
 def test_verl_invalid_partner_or_machine_starts_nothing(
-    tmp_path: Path, partner: dict[str, Any] | None, says: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, openai: dict[str, Any] | None, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if partner is None:
+    if openai is None:
         monkeypatch.delenv("RAY_ADDRESS")
     with pytest.raises(SlimError) as said:
-        starts(partner or SHY)
+        starts({"kind": "openai", "openai": openai} if openai else SHY)
     assert says.format(folder=tmp_path) in str(said.value)
     assert not Path("runs").exists() and not Path("started").exists()
 

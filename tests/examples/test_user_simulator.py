@@ -106,9 +106,9 @@ def speak(text: str) -> str:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_every_trainer_plays_it(backend: Any, tokenizer: Any, tokenizer_dir: Path, tmp_path: Path) -> None:
+def test_every_trainer_plays_it(backend: Any, tokenizer: Any, tmp_path: Path) -> None:
     story = Story("examples.user_simulator.UserSimulator", {"kind": "scripted"}, {}, speak)
-    found = backend(story, tokenizer, tokenizer_dir, tmp_path)
+    found = backend(story, tokenizer, tmp_path)
     assert found["questions/fact"] == found["informative_pairs"] == found["questions"] >= 1
     assert found["questions/vain"] == 0
 

@@ -1,29 +1,22 @@
 """An OpenAI-compatible chat-completions server on loopback that can misbehave in every way a real one does.
 
 It checks requests as the real API does (shape, key, model) and answers in its format, usage and cached tokens included. What the
-next requests meet is a script of `Step`s; after it, faults are drawn at `fault_rate`. Each draw depends on the seed, the request
-and how often it came alone, not on the order of arrival.
+next requests meet is a script of `Step`s; after it, all are answered.
 
     async with OpenAIServer(script=[Step("status", status=429, retry_after=0.1)]) as server:
         ... server.url ...
-
-In a separate process: ``python -m tests.fakes.openai_server --fault-rate 0.2``; it prints its URL, and serves its tallies at /tally.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import gzip
-import hashlib
 import json
-import math
-import random
 import re
 import threading
 import time
 import zlib
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -31,10 +24,6 @@ from typing import Any
 
 from aiohttp import web
 
-# Faults that are drawn: kind of Step -> share among them.
-FAULTS = ("429", "500", "503", "cut", "cut_midway", "junk", "html", "empty", "hang", "huge", "gzip", "deep")
-# Answers that are drawn beside them, which a client must take: half a character in the text, no usage, a senseless usage.
-ODD = ("poisoned", "no_usage", "odd_usage")
 ODD_USAGE: tuple[Any, ...] = (
     {"prompt_tokens": 10**12, "completion_tokens": -5, "prompt_tokens_details": {"cached_tokens": 10**9}},
     {"prompt_tokens": 1e30, "completion_tokens": "many", "prompt_tokens_details": None},
@@ -68,9 +57,9 @@ class Step:
 
     Attributes:
         kind: ``answer``, ``status`` (an error response), ``cut`` (the connection is reset), ``cut_midway`` (in the middle of the
-            body), ``junk`` (200 with a body that is not JSON), ``html``, ``empty`` (no choices), ``hang`` (no answer ever), ``huge`` (an
-            answer of `size` bytes), ``endless``, ``gzip`` and ``deflate`` (`size` bytes of text, compressed though that was not asked for), or ``deep``
-            (JSON within JSON without end).
+            body), ``junk`` (200 with a body that is not JSON), ``hang`` (no answer ever), ``huge`` (an answer of `size` bytes),
+            ``endless``, ``gzip`` and ``deflate`` (`size` bytes of text, compressed though that was not asked for), or ``deep`` (JSON
+            within JSON without end).
         seconds: waits so long first.
         text: what to answer; None: what the server's `answer` says.
         usage: of an answer; True: the true one, None: left out.
@@ -127,14 +116,11 @@ class OpenAIServer:
         model: the one model it serves, and the snapshot it names.
         key: the bearer token it requires; None: no token.
         meets: request body -> the step that it meets, or None for the script's or a drawn one.
-        queries: the query of each request, if `keep`.
         refuses: the parameters of `REFUSALS` that the model does not take; a request hears of one at a time.
         shutdown: the date in /v1/models on which its model ends.
         refusal: what every request meets while it is set, such as a revoked key.
-        odd_rate: share of the answers that are one of `ODD`.
-        revoked: (after, for) seconds from the first request in which the key is refused.
-        latency: median seconds of an answer, drawn log-normally with `spread`.
-        requests: the bodies of all requests, if `keep`.
+        latency: seconds of an answer.
+        requests: the bodies of all requests; with their headers, queries and times.
         busiest: most requests at once.
     """
 
@@ -144,17 +130,9 @@ class OpenAIServer:
     refuses: tuple[str, ...] = ()
     shutdown: str | None = None
     refusal: Step | None = None
-    revoked: tuple[float, float] = (0.0, 0.0)
-    odd_rate: float = 0.0
     model: str = "gpt-4.1-2025-04-14"
     key: str | None = None
-    fault_rate: float = 0.0
-    faults: tuple[str, ...] = FAULTS
-    retry_after: float = 0.5
     latency: float = 0.0
-    spread: float = 0.5
-    seed: int = 0
-    keep: bool = True
     down: bool = False
     requests: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -166,11 +144,7 @@ class OpenAIServer:
     def __post_init__(self) -> None:
         self.script = deque(self.script)
         self._now = 0
-        self._began: float | None = None
-        self.refused = 0
-        self._tries: Counter[str] = Counter()
         self._seen: set[int] = set()
-        self.tally: dict[str, dict[str, Any]] = {}
 
     async def __aenter__(self) -> OpenAIServer:
         await self.start()
@@ -181,15 +155,17 @@ class OpenAIServer:
 
     async def start(self, port: int = 0) -> None:
         app = web.Application(client_max_size=2**24)
-        app.router.add_post("/v1/chat/completions", self._completions)
-        app.router.add_post("/{proxied:.*}/v1/chat/completions", self._completions)
-        app.router.add_get("/v1/models", self._models)
-        app.router.add_get("/tally", self._tally)
+        self._routes(app)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", port, backlog=1024)
         await site.start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1"
+
+    def _routes(self, app: web.Application) -> None:
+        app.router.add_post("/v1/chat/completions", self._completions)
+        app.router.add_post("/{proxied:.*}/v1/chat/completions", self._completions)
+        app.router.add_get("/v1/models", self._models)
 
     async def _models(self, request: web.Request) -> web.Response:
         if self.key is not None and request.headers.get("Authorization") != f"Bearer {self.key}":
@@ -197,9 +173,6 @@ class OpenAIServer:
         return web.json_response(
             {"object": "list", "data": [{"id": self.model, "object": "model", "shutdown_date": self.shutdown}]}
         )
-
-    async def _tally(self, request: web.Request) -> web.Response:
-        return web.json_response({"busiest": self.busiest, "games": self.tally, "refused": self.refused})
 
     async def _completions(self, request: web.Request) -> web.StreamResponse:
         self._now += 1
@@ -212,30 +185,24 @@ class OpenAIServer:
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         if self.down:
             return self._reset(request)
-        raw = await request.read()
-        if self.keep:
-            self.queries.append(request.query_string)
-            self.headers.append(dict(request.headers))
-            self.times.append(time.monotonic())
+        self.queries.append(request.query_string)
+        self.headers.append(dict(request.headers))
+        self.times.append(time.monotonic())
         try:
-            body = json.loads(raw)
+            body = json.loads(await request.read())
         except ValueError:
             return _error(400, "We could not parse the JSON body of your request.", code=None)
-        wrong = self._refusal(request, body)
-        if wrong is not None:
+        if wrong := self._refusal(request, body):
             return wrong
-        if self.keep:
-            self.requests.append(body)
-        refusal = self._refuses()
-        if refusal is not None:
-            self.refused += 1
-            return await self._act(request, body, refusal)
-        script = self.script
-        step = self.meets(body) or (script.popleft() if isinstance(script, deque) and script else self._draw(raw))
-        self._record(str(body.get("seed")), step)
-        if step.seconds:
-            await asyncio.sleep(step.seconds)
+        self.requests.append(body)
+        step = self.refusal or self.step(body)
+        await asyncio.sleep(step.seconds)
         return await self._act(request, body, step)
+
+    def step(self, body: dict[str, Any]) -> Step:
+        """What this request meets."""
+        assert isinstance(self.script, deque)
+        return self.meets(body) or (self.script.popleft() if self.script else Step(seconds=self.latency))
 
     def _refusal(self, request: web.Request, body: Any) -> web.Response | None:
         bearer = request.headers.get("Authorization", "")
@@ -258,56 +225,16 @@ class OpenAIServer:
                 return _error(400, message.format(value=body[name]), code, name)
         return None
 
-    def _refuses(self) -> Step | None:
-        """What all requests meet just now, if anything."""
-        if self._began is None:
-            self._began = time.monotonic()
-        after, seconds = self.revoked
-        if after <= time.monotonic() - self._began < after + seconds:
-            return Step("status", status=401, code="invalid_api_key", message="The key was revoked.")
-        return self.refusal
-
-    def _draw(self, raw: bytes) -> Step:
-        name = hashlib.sha256(raw).hexdigest()
-        self._tries[name] += 1
-        rng = random.Random(f"{self.seed} {name} {self._tries[name]}")
-        seconds = self.latency * math.exp(self.spread * rng.gauss(0, 1)) if self.latency else 0.0
-        if rng.random() >= self.fault_rate:
-            if rng.random() >= self.odd_rate:
-                return Step(seconds=seconds)
-            odd = rng.choice(ODD)
-            if odd == "poisoned":
-                return Step(seconds=seconds, text=f"[message] Hard to say {HALF}.", kind="poisoned")
-            return Step(seconds=seconds, usage=rng.choice(ODD_USAGE) if odd == "odd_usage" else None, kind=odd)
-        kind = rng.choice(self.faults)
-        if kind == "429":
-            return Step(
-                "status", status=429, code="rate_limit_exceeded", message="Rate limit.", retry_after=self.retry_after
-            )
-        if kind.isdigit():
-            return Step("status", seconds=seconds, status=int(kind))
-        return Step(kind, seconds=0.0 if kind == "hang" else seconds, size=3_000_000)
-
-    def _record(self, game: str, step: Step) -> None:
-        """What the client is bound to wait for in this game, and what it meets."""
-        tally = self.tally.setdefault(game, {"seconds": 0.0, "retry_after": 0.0})
-        kind = str(step.status) if step.kind == "status" else step.kind
-        tally["seconds"] += step.seconds
-        tally["retry_after"] += float(step.retry_after or 0.0) if not isinstance(step.retry_after, str) else 0.0
-        tally[kind] = tally.get(kind, 0) + 1
-
     async def _act(self, request: web.Request, body: dict[str, Any], step: Step) -> web.StreamResponse:
         authorization = request.headers.get("Authorization", "")
         match step.kind:
-            case "answer" | "no_usage" | "odd_usage" | "poisoned":
+            case "answer":
                 text = self.answer(body) if step.text is None else step.text.replace("{authorization}", authorization)
-                if step.kind == "poisoned" and not text.startswith("[message]"):
-                    text = self.answer(body)
                 answer = self._completion(body, text, step.finish_reason)
+                if step.usage is not True:
+                    answer["usage"] = step.usage
                 if step.usage is None:
                     del answer["usage"]
-                elif step.usage is not True:
-                    answer["usage"] = step.usage
                 return web.json_response(answer)
             case "status":
                 error = _error(step.status, step.message.format(authorization=authorization), step.code, step.param)
@@ -320,9 +247,7 @@ class OpenAIServer:
                 return self._reset(request)
             case "cut_midway":
                 whole = json.dumps(self._completion(body, "[message] cut", "stop")).encode()
-                response = web.StreamResponse(
-                    headers={"Content-Type": "application/json", "Content-Length": str(len(whole))}
-                )
+                response = web.StreamResponse(headers={"Content-Length": str(len(whole))})
                 await response.prepare(request)
                 await response.write(whole[: len(whole) // 2])
                 return self._reset(request)
@@ -341,10 +266,6 @@ class OpenAIServer:
                 await response.prepare(request)
                 while True:
                     await response.write(b" " * 65536)
-            case "html":
-                return web.Response(text="<html><body>Bad gateway</body></html>", content_type="text/html")
-            case "empty":
-                return web.json_response(self._completion(body, "", "stop") | {"choices": []})
             case "hang":
                 await asyncio.sleep(3600)
         raise ValueError(step.kind)
@@ -399,22 +320,3 @@ def serving(**settings: Any) -> Iterator[OpenAIServer]:
 def _error(status: int, message: str, code: str | None = None, param: str | None = None) -> web.Response:
     kind = "invalid_request_error" if status < 429 else "server_error"
     return web.json_response({"error": {"message": message, "type": kind, "param": param, "code": code}}, status=status)
-
-
-async def _main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--revoked", type=float, nargs=2, default=(0.0, 0.0))
-    for name in ("fault-rate", "odd-rate", "latency", "spread", "retry-after"):
-        parser.add_argument(f"--{name}", type=float, default=getattr(OpenAIServer, name.replace("-", "_")))
-    parser.add_argument("--seed", type=int, default=0)
-    given = vars(parser.parse_args())
-    port = given.pop("port")
-    server = OpenAIServer(**given, keep=False)
-    await server.start(port)
-    print(server.url, flush=True)
-    await asyncio.Event().wait()
-
-
-if __name__ == "__main__":
-    asyncio.run(_main())

@@ -5,19 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar
-
-import pytest
 
 from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.games_file import load_rows
-from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.players import Policy, Sampled
-from slim_rl.dialogue.worker import RolloutWorker
+from tests.backends import played
+from tests.backends.played import Played, Scene
 
 GAME = "lock.Lock"
+SCENE = {"name": "story", "limits": {"turn_tokens": 128, "dialogue_tokens": 1024}}
 
 
 @dataclass(frozen=True)
@@ -35,8 +33,7 @@ class Story:
 
     def config(self, folder: Path) -> Config:
         data = {"train": str(folder / "train.jsonl"), "num_train": 6}
-        limits = {"turn_tokens": 128, "dialogue_tokens": 1024}
-        return parse_config({"name": "story", **self.settings, "data": data, "limits": limits})
+        return parse_config({**SCENE, **self.settings, "data": data})
 
 
 def opens(text: str) -> str:
@@ -66,57 +63,15 @@ class Asks(Policy):
         """It draws nothing."""
 
 
-def by_trl(story: Story, tokenizer: Any, tokenizer_dir: Path, folder: Path) -> dict[str, Any]:
-    pytest.importorskip("trl")
-    from slim_rl.backends.trl.rollouts import Rollouts
+def by(trainer: Callable[..., Played]) -> Callable[..., dict[str, Any]]:
+    """What the trainer's tracker is given of two dialogues."""
 
-    chat, config = Chat(tokenizer), story.config(folder)
-    policy: Any = Asks(chat, story.speak)
-    with DialogueLog(folder / "log.jsonl") as log:
-        rollouts = Rollouts(RolloutWorker(config, chat, policy), policy, load_rows(config), log)
-        trainer: Any = SimpleNamespace(
-            state=SimpleNamespace(global_step=1), accelerator=SimpleNamespace(process_index=0)
-        )
-        rollouts(rollouts.names()[:1] * 2, trainer)
-    return rollouts.metrics
+    def play(story: Story, tokenizer: Any, folder: Path) -> dict[str, Any]:
+        scene = Scene(SCENE | story.settings, load_rows(story.config(folder))[0], story.speak)
+        return trainer(scene, tokenizer, folder, size=2).tracked
+
+    return play
 
 
-def by_slime(story: Story, tokenizer: Any, tokenizer_dir: Path, folder: Path) -> dict[str, Any]:
-    from tests.backends.slime_setup import Sample, make_args, run, sampling_params
-    from tests.fakes.sglang_server import SGLangServer
-
-    from slim_rl.backends.slime import log as metrics  # isort: skip
-    from slim_rl.rollout import generate, log_rollout  # isort: skip
-
-    chat, config, tracked = Chat(tokenizer), story.config(folder), dict[str, Any]()
-    row = load_rows(config)[0]
-    metadata = {"game_state": row.game_state, "game_id": row.game_id, "seat": row.seat}
-    group = [
-        Sample(group_index=0, index=i, prompt=row.prompt, metadata=dict(metadata), session_id=f"s{i}") for i in range(2)
-    ]
-
-    async def play(args: Any) -> list[Any]:
-        return [await generate(args, sample, sampling_params(args)) for sample in group]
-
-    with SGLangServer(lambda ids, rng: chat.said_ids(story.speak(tokenizer.decode(ids)))) as server:
-        args = make_args(tokenizer_dir, server.port, folder, story.settings)
-        samples = run(args, play(args))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(metrics.logging_utils, "log", lambda args, found, **_: tracked.update(found))
-        log_rollout(0, args, samples, {}, 1.0)
-    return {name.removeprefix("dialogue/"): value for name, value in tracked.items()}
-
-
-def by_verl(story: Story, tokenizer: Any, tokenizer_dir: Path, folder: Path) -> dict[str, Any]:
-    pytest.importorskip("verl")
-    from tests.backends.verl_setup import RLHFDataset, Server, make_run, play
-    from tests.fakes.models import checkpoint
-
-    _, verl = make_run(folder, checkpoint(folder / "model", tokenizer), story.settings)
-    rows = [RLHFDataset(verl.data.train_files, tokenizer, verl.data)[0] | {"uid": "u"}]
-    (output,) = play(verl, Server(tokenizer, story.speak), rows, n=1)["u_0"]
-    found: dict[str, Any] = output.extra_fields["reward_extra_info"]
-    return found
-
-
+by_trl, by_slime, by_verl = map(by, (played.trl, played.slime, played.verl))
 BACKENDS = (by_trl, by_slime, by_verl)

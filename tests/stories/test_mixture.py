@@ -16,11 +16,9 @@ MIXTURE = {"keeper": 1, "gloomy": {"share": 1, "kind": "lock.Naysayer"}}
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_every_trainer_draws_a_games_partner_alike(
-    backend: Any, folder: Path, tokenizer: Any, tokenizer_dir: Path, tmp_path: Path
-) -> None:
+def test_every_trainer_draws_a_games_partner_alike(backend: Any, folder: Path, tokenizer: Any, tmp_path: Path) -> None:
     story = Story(GAME, {"mixture": MIXTURE}, {}, lambda text: "2" if text.count("Is it") > 1 else "Is it odd?")
-    tracked = backend(story, tokenizer, tokenizer_dir, tmp_path)
+    tracked = backend(story, tokenizer, tmp_path)
     played, worker = load([tmp_path]).frame, RolloutWorker(story.config(tmp_path), None)
     drawn = [worker.member_of(worker.spec(GameRow(str(name), 0, {}, []), "x")) for name in played["game_id"]]
     assert drawn and played["partner"].tolist() == drawn

@@ -57,10 +57,8 @@ def side_of(dialogue: Any) -> str:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_tracker_of_every_backend_has_kinds_and_measure(
-    backend: Any, tokenizer: Any, tokenizer_dir: Path, tmp_path: Path
-) -> None:
-    found = backend(STORY, tokenizer, tokenizer_dir, tmp_path)
+def test_tracker_of_every_backend_has_kinds_and_measure(backend: Any, tokenizer: Any, tmp_path: Path) -> None:
+    found = backend(STORY, tokenizer, tmp_path)
     assert found["questions/parity"] == found["questions/half"] == 1.0 and found["questions"] == found["marks"] == 2.0
     assert "questions/pair" not in found
 
