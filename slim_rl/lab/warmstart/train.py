@@ -29,7 +29,7 @@ from transformers import DataCollatorForSeq2Seq, Qwen3Config, Qwen3ForCausalLM, 
 
 from slim_rl.backends.trl.finite import FiniteSteps
 from slim_rl.backends.trl.scoring import add_scoring, suits
-from slim_rl.config import Config
+from slim_rl.config import Config, Limits
 from slim_rl.config.sections import WarmstartConfig
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.games_file import GameRow, load_rows
@@ -201,7 +201,7 @@ def _rows_to_learn(
         dealt = itertools.islice(left, groups) if lesson.deals is None else lesson.deals(groups)
         repeated = itertools.islice((game for game in dealt for _ in range(group_size)), number)
         for dialogue in _demonstrations(config, repeated, chat, lesson):
-            yield _labels(_check_complete(dialogue, chat), lesson.opening)
+            yield _labels(_check_complete(dialogue, chat, config.limits), lesson.opening)
 
 
 def _demonstrations(config: Config, games: Iterable[Dealt], chat: Chat, lesson: Lesson) -> Iterator[Dialogue]:
@@ -228,7 +228,7 @@ def _demonstrations(config: Config, games: Iterable[Dealt], chat: Chat, lesson: 
         yield from asyncio.run(play_some(some))
 
 
-def _check_complete(dialogue: Dialogue, chat: Chat) -> Dialogue:
+def _check_complete(dialogue: Dialogue, chat: Chat, limits: Limits) -> Dialogue:
     """Returns the demonstration. Raises ConfigError if it failed, or a limit truncated it."""
     if dialogue.failed:
         raise ConfigError(
@@ -236,10 +236,10 @@ def _check_complete(dialogue: Dialogue, chat: Chat) -> Dialogue:
             "its partner."
         )
     if dialogue.stop_reason in TRUNCATED:
-        last = dialogue.turns[-1]
+        key, last = str(dialogue.stop_reason).replace("length", "tokens"), dialogue.turns[-1]
         raise ConfigError(
-            f"A demonstration is cut ({dialogue.stop_reason}), at a turn of {len(chat.said_ids(last.text, last.thought))} tokens with this "
-            "tokenizer. Raise limits.turn_tokens, limits.dialogue_tokens or limits.context_tokens."
+            f"A demonstration is cut at limits.{key}={getattr(limits, key)}, by a turn of {len(chat.said_ids(last.text, last.thought))} tokens "
+            f"with this tokenizer. Raise the limit (--set limits.{key}=...)."
         )
     return dialogue
 

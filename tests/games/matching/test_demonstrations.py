@@ -147,8 +147,8 @@ def test_gaps_lesson_asks_each_remaining_pair_once() -> None:
     [
         ({"turn_tokens": 20}, r"limits\.turn_tokens=20, by a turn of \d+ tokens"),
         ({"turn_tokens": 20, "truncated_turn": "continue"}, r"limits\.turn_tokens=20, by a turn"),
-        ({"dialogue_tokens": 60}, r"limits\.dialogue_tokens=60, with this tokenizer"),
-        ({"context_tokens": 100}, r"limits\.context_tokens=100, with this tokenizer"),
+        ({"dialogue_tokens": 60}, r"limits\.dialogue_tokens=60, by a turn of \d+ tokens with this tokenizer"),
+        ({"context_tokens": 100}, r"limits\.context_tokens=100, by a turn"),
     ],
 )
 def test_a_cut_demonstration_is_refused(tmp_path: Path, limits: dict[str, Any], named: str) -> None:
