@@ -64,7 +64,8 @@ def test_row_holds_all_that_a_trainer_needs(tmp_path: Path) -> None:
         env = MatchingEnv()
         env.reset(game)
         assert row.prompt == column["prompt"] == env.prompt(row.seat)
-        assert (column["data_source"], column["extra_info"]["seat"]) == ("slim_rl/MatchingEnv", row.seat)
+        place = (column["extra_info"]["index"], column["extra_info"]["seat"])
+        assert column["data_source"] == "slim_rl/MatchingEnv" and place == (rows.index(row), row.seat)
         assert GameState.from_dict(read_game_state(column["extra_info"])) == game
         assert json.loads(column["reward_model"]["ground_truth"]) == line["ground_truth"]
 

@@ -86,13 +86,13 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
             dataloader_pin_memory=False,
             ddp_find_unused_parameters=False,
         )
-        number = sum(-(-count // settings.group_size) for lesson, count in lessons if lesson.deals is None)
-        games = list(_shown(_fresh_games(config, number, workers), number, "dealing"))
         if settings.start:
             model, tokenizer = load_model(config.policy.changed(model=settings.start))
             if config.train.lora:
                 check_adapters(model, config.train.lora.target_modules)
-        else:
+        number = sum(-(-count // settings.group_size) for lesson, count in lessons if lesson.deals is None)
+        games = list(_shown(_fresh_games(config, number, workers), number, "dealing"))
+        if not settings.start:
             tokenizer = train_tokenizer(
                 _texts(config, curriculum, games[: settings.tokenizer_games]), settings.vocab_size
             )
