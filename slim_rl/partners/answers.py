@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import email.utils
+import functools
 import json
 import math
 import re
@@ -126,14 +127,16 @@ _ROLES = re.compile(
     re.IGNORECASE,
 )
 _LONG_AGO = 1e9  # seconds since 1970 of a time in 2001: no pause is that long
-PAUSE_HEADERS = re.compile("retry-after|ratelimit.*reset", re.IGNORECASE)
-# "try again in 7m12s", "resets at 2026-11-28T23:00Z", "retryDelay": "34s", "retry_after_ms": 1500; a number without a unit only as a
-# value of JSON
+PAUSE_HEADERS = re.compile("retry-after|ratelimit", re.IGNORECASE)
+# "try again in 7m12s", "in 7:12 you can ask again", "resets at 2026-11-28T23:00Z", "retryDelay": "34s", "retry_after_ms": 1500,
+# "RateLimit: r=0;t=34"; a number without a unit only as a value of JSON or of such a header
 _UNITS = r"\d+(?:\.\d+)?\s*(?:ms|s|m|h|d|millis\w*|sec\w*|min\w*|hours?|days?)(?![a-z])"
+_LENGTH = rf"(?:{_UNITS}[\s,and]*)+"
 _PAUSE = re.compile(
-    rf"(?:retry|again|wait|reset|back|available in|cooldown|estimated_time)(?P<key>[\w\s\"':=-]{{0,30}}?)(?:(?P<date>\d{{4}}-\d\d-\d\d[T ][\d:.]+(?:Z| (?:UTC|GMT)|[+-]\d\d:\d\d))|"
-    rf"(?P<time>(?:{_UNITS}[\s,and]*)+)|"
-    r"[:=]\s*[\"']?(?P<number>\d+(?:\.\d+)?)(?=\s*[\"',}]))",
+    r"(?:retry|again|wait|reset|back|available in|cooldown|estimated_time|;\s*t\b)(?P<key>[\w\s\"':={-]{0,30}?)(?:"
+    r"(?P<date>\d{4}-\d\d-\d\d[T ][\d:.]+(?:Z| (?:UTC|GMT)|[+-]\d\d:\d\d))|"
+    rf"(?P<time>{_LENGTH})|[:=]\s*[\"']?(?P<number>\d+(?:\.\d+)?)(?=\s*[\"',}}]))|"
+    rf"\bin\s+(?:(?P<soon>{_LENGTH})|(?P<clock>\d+(?::\d\d)+)\b)",
     re.IGNORECASE,
 )
 # Beginning of a unit -> its seconds; the first that fits counts
@@ -335,8 +338,10 @@ def retry_after(headers: Mapping[str, str], content: str = "") -> float | None:
         with contextlib.suppress(ValueError):
             return _pause(datetime.fromisoformat(re.sub(" [A-Z]+", "Z", asked["date"])).timestamp() - time.time())
         return None
+    if asked["clock"]:
+        return _pause(functools.reduce(lambda whole, part: 60.0 * whole + float(part), asked["clock"].split(":"), 0.0))
     number = asked["number"] and asked["number"] + ("ms" if re.search("_?ms|millis", asked["key"], re.I) else "s")
-    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([a-z]+)", (asked["time"] or number).lower())
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([a-z]+)", (asked["time"] or asked["soon"] or number).lower())
     units = (next(seconds for begin, seconds in _SECONDS.items() if unit.startswith(begin)) for _, unit in parts)
     return _pause(sum(float(amount) * unit for (amount, _), unit in zip(parts, units, strict=True)))
 

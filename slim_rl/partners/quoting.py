@@ -37,7 +37,7 @@ _CONTROL = re.compile(
 
 
 _TOKEN = re.compile(
-    "<[|\uff5c][^<>\\n]{1,40}[|\uff5c]>|<\\w{1,40}\\|>|\\[\\|\\w{1,40}\\|\\]|</?s>|<(?:eos|bos|pad|\\w+_of_\\w+)>|\\[(?:/?INST|EOS|BOS|PAD)\\]"
+    "<[|\uff5c][^<>\\n]{1,40}(?:[|\uff5c]>|$)|<\\w{1,40}\\|>|\\[\\|\\w{1,40}\\|\\]|</?s>|<(?:eos|bos|pad|\\w+_of_\\w+)>|\\[(?:/?INST|EOS|BOS|PAD)\\]"
 )
 
 
