@@ -93,12 +93,9 @@ def gone(text: str) -> Iterator[str]:
     A paragraph that names a commit may name what is there.
     """
     text = re.sub(r"(?:.+\n)*.*commit [0-9a-f]{7}.*(?:\n.+)*", "", text.replace("\\\n", " "))
-    yield from (
-        f"slim-rl {name}" for name in re.findall(r"slim-rl (lab [a-z]+|[a-z]+)", text) if name not in (*CALLS, "lab")
-    )
-    yield from (
-        path for path in re.findall(rf"(?<![\w./-]){OURS}", text) if not re.search(FILE, path) and not is_dotted(path)
-    )
+    commands, paths = re.findall(r"slim-rl (lab [a-z]+|[a-z]+)", text), re.findall(rf"(?<![\w./-]){OURS}", text)
+    yield from (f"slim-rl {name}" for name in commands if name not in (*CALLS, "lab"))
+    yield from (path for path in paths if not re.search(FILE, path) and not is_dotted(path))
     for file in re.findall(rf"(?<![\w./-])(?:{TREES}|{ROOMS})/[\w./-]*\w", text):
         if re.search(FILE, file) and not re.match(OTHERS_FILES, file) and not is_file(file):
             yield file
@@ -113,7 +110,7 @@ def gone_in_code(line: str) -> Iterator[str]:
     for command, rest in re.findall(r"slim-rl (lab [a-z]+|[a-z]+)([^|;#]*)", line.partition(" -- ")[0]):
         given = {each.replace("_", "-") for each in re.findall(options, rest)}
         yield from (
-            f"slim-rl {command} {each}" for each in given - (options_of(command) if command in CALLS else given)
+            f"slim-rl {command} {each}" for each in given if command in CALLS and each not in options_of(command)
         )
     if re.match(r"--|(?:\w+=\S* )*scripts/|python \S*train\.py", line):
         yield from set(re.findall(options, line)) - all_options()
@@ -127,11 +124,8 @@ def written(name: str) -> str:
     """Returns what a file says to people: a page whole; of code its comments, docstrings and messages."""
     text = (ROOT / name).read_text("utf-8")
     if name.endswith(".py"):
-        comments = [
-            each.string
-            for each in tokenize.generate_tokens(io.StringIO(text).readline)
-            if each.type == tokenize.COMMENT
-        ]
+        tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+        comments = [each.string for each in tokens if each.type == tokenize.COMMENT]
         nodes = [each.value for each in ast.walk(ast.parse(text)) if isinstance(each, ast.Constant)]
         return "\n\n".join([*comments, *(each for each in nodes if isinstance(each, str))])
     if name.endswith(".ipynb"):

@@ -7,7 +7,6 @@ best one given what its author knows.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -91,14 +90,8 @@ def make_dialogue(rng: np.random.Generator, board: dict[str, Any], asks: int, ar
         partner("[message] Sure, go on.", "message")
     plan = linear_sum_assignment(-known)[1]
     score = int(table[np.arange(n), plan].sum())
-    end = rng.choice(5, p=[0.9, 0.03, 0.03, 0.02, 0.02])
-    reason = (
-        StopReason.AGREED,
-        StopReason.MAX_TURNS,
-        StopReason.POLICY_ERRORS,
-        StopReason.TURN_TOKENS,
-        StopReason.PARTNER_FAILED,
-    )[end]
+    ends = ("agreed", "max_turns", "policy_errors", "turn_tokens", "partner_failed")
+    reason = StopReason(ends[rng.choice(5, p=[0.9, 0.03, 0.03, 0.02, 0.02])])
     if reason is StopReason.AGREED:
         lines = [f"{PAPERS[p]}: {REVIEWERS[r]}" for p, r in sorted((int(p), r) for r, p in enumerate(plan))]
         policy("[propose]\n" + "\n".join(lines), "propose", assignment=plan.tolist())
@@ -186,21 +179,3 @@ def write_runs(log_dir: Path, **settings: Any) -> int:
             file.write(orjson.dumps(dialogue.to_dict(tokens=False)) + b"\n")
         lines += 1
     return lines
-
-
-def write_many(path: Path, lines: int, distinct: int = 4000, **settings: Any) -> None:
-    """Writes `lines` lines quickly: `distinct` dialogues, repeated with other ids and steps."""
-    settings = {"arms": tuple(ASKS), "seeds": 3, "n": 8, "eval_games": 20, "group": 8, "games_per_step": 4, **settings}
-    steps = max(2, math.ceil(distinct / (len(settings["arms"]) * settings["seeds"] * 32)))
-    pool = [d.to_dict(tokens=False) for d in make_runs(steps=steps, **settings)]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
-        for i in range(lines):
-            copy, data = divmod(i, len(pool))
-            line = pool[data]
-            if line["phase"] == "train":
-                line = {**line, "id": f"{line['id']}-{copy}", "step": line["step"] + copy * steps}
-                line["game_id"] = f"{line['game_id']}-{i // 32}"
-            else:
-                line = {**line, "id": f"{line['id']}-{copy}"}
-            file.write(orjson.dumps(line) + b"\n")

@@ -21,6 +21,8 @@ from slim_rl.environment import BaseEnvironment
 from slim_rl.lab.frontier import Frontier
 from slim_rl.measured import Instrument
 
+pytestmark = pytest.mark.usefixtures("unprinted")
+
 
 class Silent(BaseEnvironment):
     """A game that offers the analysis nothing, and whose partner cannot be imported."""
@@ -108,15 +110,16 @@ def test_a_game_that_offers_nothing_is_reported_without(tmp_path: Path, environm
     assert paid.startswith("Reward rose from 0.255 to 0.855") and "for questions" not in sure
     rows = {row["measure"]: row for row in summary.results["held_out"]}
     assert np.isnan(rows["questions"]["after"]) and "informative_pairs" not in rows
-    assert summary.results["references"] == summary.results["frontier"] == {} and not summary.results["partner_faults"]
+    assert summary.results["references"] == summary.results["frontier"] == {}
+    assert not summary.results["partner_faults"] and summary.results["gap"] == []
     page = summary.report.read_text(encoding="utf-8")
-    assert "learn to ask:" not in page and page.count("not measured") >= 2 and "Partner faults" not in page
+    assert "learn to ask:" not in page and page.count("not measured") >= 2
+    assert "Partner faults" not in page and "Gap to the ideal asker" not in page
     assert ("not imported" in page) == (environment == "nowhere.Game")
     assert [game.board for game in collect(load([tmp_path / "a.jsonl"]), 1)] == [None]
     before, after = ([d for d in read_log(tmp_path) if d.step == step] for step in (0, 2))
     for dialogues in ([*before, *after], after):
-        (played,), _ = answer(dialogues)
-        assert "not measured" in played.rows[0].values()
+        assert "not measured" in answer(dialogues)[0][0].rows[0].values()
     numbers = batch_metrics(after)
     assert "questions" not in numbers and "question_value" not in numbers and numbers["reward"] > 0.8
 

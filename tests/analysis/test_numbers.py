@@ -48,10 +48,8 @@ def one_run() -> list[Dialogue]:
     return list(synthetic.make_runs(arms=("shy",), seeds=1, steps=20, games_per_step=1, group=1, n=3, eval_games=40))
 
 
-def halves(dialogues: list[Dialogue]) -> tuple[list[Dialogue], list[Dialogue]]:
-    return [d for d in dialogues if (d.phase, d.step) == ("eval", 0)], [
-        d for d in dialogues if (d.phase, d.step) == ("eval", 20)
-    ]
+def halves(dialogues: list[Dialogue]) -> list[list[Dialogue]]:
+    return [[d for d in dialogues if (d.phase, d.step) == ("eval", step)] for step in (0, 20)]
 
 
 # -- over training
@@ -110,10 +108,8 @@ def test_checkpoints_between_are_dots_and_a_table_and_no_before(frame: pd.DataFr
     assert not checkpoints(plain).rows and more["held_out"] == plain["held_out"]
     for numbers, dots in ((more, [3, 3]), (plain, [])):
         drawn = training(numbers)
-        assert drawn is not None
-        assert [
-            [len(c.get_offsets()) for c in ax.collections if isinstance(c, PathCollection)] for ax in drawn.axes
-        ] == [dots] * 2
+        found = [[len(c.get_offsets()) for c in ax.collections if isinstance(c, PathCollection)] for ax in drawn.axes]  # type: ignore[union-attr]
+        assert found == [dots] * 2
     late = pd.concat([frame[~(played & (frame["step"] == 0))], between], ignore_index=True)
     after = held_out(frame).query("when == 'after'")["reward"].tolist()
     for rows in (late, late[late["phase"] == "eval"]):  # what was played during training is not before it
@@ -121,10 +117,9 @@ def test_checkpoints_between_are_dots_and_a_table_and_no_before(frame: pd.DataFr
 
 
 def cell(name: str, questions: list[float], policy: str = "a", mode: str = "free", games: str = "pqrs") -> PlayedCell:
-    columns: dict[str, Any] = {measure: [1.0] * 4 for measure in ("informative_pairs", "reward", "agreed")} | {
-        "run": ""
-    }
-    return PlayedCell(name, policy, "shy", mode, pd.DataFrame({"questions": questions, **columns}, index=list(games)))
+    columns: dict[str, Any] = dict.fromkeys(("informative_pairs", "reward", "agreed"), 1.0) | {"run": ""}
+    frame = pd.DataFrame({"questions": questions}, index=list(games)).assign(**columns)
+    return PlayedCell(name, policy, "shy", mode, frame)
 
 
 @pytest.mark.parametrize(
@@ -140,12 +135,8 @@ def test_the_later_minus_the_earlier_on_common_games(
 ) -> None:
     (pair,) = compare([first, second])
     assert (pair["first"], pair["second"], pair["games"]) == (first.name, second.name, games)
-    asked = pair["measures"]["questions"]
-    assert (asked["value"], asked["clusters"], pair["measures"]["reward"]["value"]) == (
-        pytest.approx(difference),
-        games,
-        0,
-    )
+    asked, reward = (pair["measures"][name] for name in ("questions", "reward"))
+    assert (asked["value"], asked["clusters"], reward["value"]) == (pytest.approx(difference), games, 0)
     said = f"On the same {games} games, {second.name} minus {first.name}: questions per game {difference:+.2f}"
     assert on_pair(pair).startswith(said.replace("-", "−") if abs(difference) > 1 else said[:-5].replace("-", "−"))
 
@@ -167,10 +158,14 @@ def test_first_second_and_difference_are_of_the_same_games() -> None:
     assert (found["before"], found["after"], found["value"]) == pytest.approx((0.75, 0.75, 0.0))
 
 
+def of_one_run(rows: list[tuple[str, str, float]]) -> dict[str, Any]:
+    games = pd.DataFrame(rows, columns=["when", "game", "reward"]).assign(condition="shy", arm="shy", run="a")
+    return change(games, "shy", "reward", "shy")
+
+
 def test_one_run_is_compared_on_games_played_both_times() -> None:
     rows = [("before", "x", 0.2), ("before", "y", 0.4), ("before", "z", 1.0), ("after", "x", 0.4), ("after", "y", 0.4)]
-    games = pd.DataFrame(rows, columns=["when", "game", "reward"]).assign(condition="shy", arm="shy", run="a")
-    row = change(games, "shy", "reward", "shy")
+    row = of_one_run(rows)
     assert (row["before"], row["after"], row["value"], row["clusters"]) == pytest.approx((0.3, 0.4, 0.1, 2))
 
 
@@ -178,9 +173,7 @@ def test_rare_large_changes_have_one_verdict() -> None:
     """Skewed changes, of which signs flipped at random would give another p than the interval."""
     changes = [0.0] * 30 + [0.5, 0.45, 0.4, 0.35, 0.3]
     rows = [("before", str(game), 0.1) for game in range(35)]
-    rows += [("after", str(game), 0.1 + more) for game, more in enumerate(changes)]
-    games = pd.DataFrame(rows, columns=["when", "game", "reward"]).assign(condition="shy", arm="shy", run="a")
-    row = change(games, "shy", "reward", "shy")
+    row = of_one_run(rows + [("after", str(game), 0.1 + more) for game, more in enumerate(changes)])
     said = " ".join(sentences(row, row))
     assert row["low"] > 0 and row["p"] < 0.05 and "Reward rose" in said and f"{p_value(row['p'])} for reward" in said
 
@@ -202,12 +195,8 @@ UP, FLAT, DOWN = ({**ROW, "low": low, "high": high} for low, high in ((0.6, 1.0)
 )  # fmt: skip
 def test_each_outcome_has_its_words(questions: dict, reward: dict, learned: str, paid: str) -> None:
     said = sentences(questions, reward)
-    assert (
-        said[0].startswith(learned)
-        and said[1].startswith(paid)
-        and "400 held-out games" in said[2]
-        and "one run" in said[2]
-    )
+    assert said[0].startswith(learned) and said[1].startswith(paid)
+    assert "400 held-out games" in said[2] and "one run" in said[2]
     several = sentences({**questions, "by_run": [0.9, 1.0, -0.1]}, {**reward, "by_run": [0.1] * 3})
     assert "questions rose in 2 of 3 runs and reward in 3" in several[2]
     unknown = {**questions, "low": float("nan"), "high": float("nan")}
@@ -219,11 +208,18 @@ def test_several_seeds_are_judged_over_seeds_and_games() -> None:
     """Sure of these games, given these seeds, is not sure of seeds."""
     rose = [0.9, 1.0, -0.1]
     rows = [
-        {"condition": "shy", "arm": "shy", "run": str(seed), "when": when, "game": str(game)}
-        | dict.fromkeys(("questions", "reward"), game / 40 + (when == "after") * more)
+        {
+            "condition": "shy",
+            "arm": "shy",
+            "run": str(seed),
+            "when": when,
+            "game": str(game),
+            "questions": value,
+            "reward": value,
+        }
         for seed, more in enumerate(rose)
         for game in range(40)
-        for when in ("before", "after")
+        for when, value in (("before", game / 40), ("after", game / 40 + more))
     ]
     games = pd.DataFrame(rows)
     row, one = (change(each, "shy", "questions", "shy") for each in (games, games[games["run"] == "0"]))
@@ -240,7 +236,10 @@ def test_terminal_and_report_say_the_same(one_run: list[Dialogue], tmp_path: Pat
     options: dict[str, Any] = {"games_per_step": 1, "group": 1, "n": 3, "eval_games": 40}
     synthetic.write_runs(tmp_path / "run", arms=("shy",), seeds=1, steps=20, **options)
     trained = analyze([tmp_path / "run"], tmp_path / "plots")
-    said, page = answer([*halves(one_run)[0], *halves(one_run)[1]])[1], trained.report.read_text(encoding="utf-8")
+    said, page = (
+        answer([each for half in halves(one_run) for each in half])[1],
+        trained.report.read_text(encoding="utf-8"),
+    )
     assert trained.results["verdict"][0]["sentences"] == said[:3]
     assert all(sentence.replace("<", "&lt;") in page for sentence in said)
     assert page.index(said[0]) < page.index("<table") < page.index("<figure") < page.index('id="sections"')
@@ -255,10 +254,8 @@ def test_terminal_and_report_say_the_same(one_run: list[Dialogue], tmp_path: Pat
 
 def test_tables_fit_80_columns(one_run: list[Dialogue]) -> None:
     before, after = halves(one_run)
-    names = ("a_checkpoint_of_some_name_shy_forced2", "another_checkpoint_mute_free")
-    long = [
-        replace(d, arm=name, step=None) for name, played in zip(names, (before, after), strict=True) for d in played
-    ]
+    names = {"a_checkpoint_of_some_name_shy_forced2": before, "another_checkpoint_mute_free": after}
+    long = [replace(d, arm=name, step=None) for name, dialogues in names.items() for d in dialogues]
     for table in (*answer([*before, *after])[0], *answer(long)[0]):
         console = Console(file=io.StringIO(), width=80)
         console.print(*on_screen(table), sep="\n")

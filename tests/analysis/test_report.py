@@ -132,20 +132,23 @@ def test_numbers_of_the_page_are_those_of_the_summary(analysed: Summary, page: R
     tables = {table.caption: table for section in report.sections(results) for table in section.tables}
     (table,) = (table for caption, table in tables.items() if caption.startswith("Training:"))
     assert {row["arm"]: row["dialogues"] for row in table.rows} == {arm: f"{n:,}" for arm, n in trained.items()}
-    assert "people" not in "".join(tables)
+
+    def sections(**changed: Any) -> list[Section]:
+        return report.sections({**results, **changed})
+
     human = {**results["references"], "human": results["references"]["solo"]}
-    assert "and of people" in "".join(
-        t.caption for s in report.sections({**results, "references": human}) for t in s.tables
+    assert "people" not in "".join(tables)
+    assert "and of people" in "".join(t.caption for each in sections(references=human) for t in each.tables)
+    faults, never = (
+        {"lied": {"faults": 0, "cases": 3}, "was silent": {"faults": 0, "cases": 3}},
+        results["partner_faults"][0],
     )
-    faults = {name: {"faults": 0, "cases": 3} for name in ("lied", "was silent")}
-    clean = {**results, "partner_faults": [{**results["partner_faults"][0], "faults": faults}]}
-    (folded,) = (each for each in report.sections(clean) if each.heading == "Partner faults: none")
-    assert folded.folded and {"lied", "was silent"} <= folded.tables[0].rows[0].keys()
-    slipped = {
-        **clean,
-        "partner_faults": [{**clean["partner_faults"][0], "faults": {**faults, "lied": {"faults": 1, "cases": 3}}}],
-    }
-    (table,) = (t for t in report.sections(slipped)[1].tables if t.caption.startswith("Partner faults"))
+    (folded,) = (
+        e for e in sections(partner_faults=[{**never, "faults": faults}]) if e.heading == "Partner faults: none"
+    )
+    assert folded.folded and faults.keys() <= folded.tables[0].rows[0].keys()
+    slipped = {**never, "faults": {**faults, "lied": {"faults": 1, "cases": 3}}}
+    (table,) = (t for t in sections(partner_faults=[slipped])[1].tables if t.caption.startswith("Partner faults"))
     assert "was silent" not in table.rows[0] and table.caption.endswith("Never, although possible: was silent.")
     for row in results["correlations"]:
         assert -1 <= row["low"] <= row["value"] <= row["high"] <= 1
@@ -176,11 +179,11 @@ def test_people_reach_what_the_recorded_games_say() -> None:
     assert (round(reward["value"], 3), reward["n"]) == (0.921, 134)
 
 
-@pytest.mark.parametrize("content", ["", "not json", '{"reward": 1}'])
-def test_another_file_for_the_human_games_is_refused(tmp_path: Path, content: str) -> None:
-    (tmp_path / "games.jsonl").write_text(content)
-    with pytest.raises(DataError, match=r"optimization\.jsonl"):
-        people(tmp_path / "games.jsonl", [])
+def test_another_file_for_the_human_games_is_refused(tmp_path: Path) -> None:
+    for content in ("", "not json", '{"reward": 1}'):
+        (tmp_path / "games.jsonl").write_text(content)
+        with pytest.raises(DataError, match=r"optimization\.jsonl"):
+            people(tmp_path / "games.jsonl", [])
 
 
 def test_every_run_and_stop_reason_is_shown(log_dir: Path) -> None:
@@ -231,11 +234,8 @@ def test_logged_tokens_are_shown(tokenizer: Any, tokenizer_dir: Path, tmp_path: 
 def test_figures_draw_what_is_there(analysed: Summary) -> None:
     results = analysed.results
     curves = [arm["measures"] for arm in results["curves"].values()]
-    flat = {
-        m["title"].lower()
-        for name, m in results["measures"].items()
-        if not any(np.nan_to_num(c[name]["mean"]).any() for c in curves)
-    }
+    still = {name for name in curves[0] if not any(np.nan_to_num(curve[name]["mean"]).any() for curve in curves)}
+    flat = {results["measures"][name]["title"].lower() for name in still}
     with style():
         figures = [figure for plot in PLOTS.values() if (figure := plot.draw(results)) is not None]
         drawn = measures(results)
@@ -314,9 +314,8 @@ def test_a_registered_section_is_in_report_and_summary(
 
     @report.register
     def dialogues_per_arm(log: Log, price: float) -> Section:
-        rows = [
-            {"arm": str(arm), "dialogues": f"{len(part):,}"} for arm, part in log.frame.groupby("arm", observed=True)
-        ]
+        arms = log.frame.groupby("arm", observed=True)
+        rows = [{"arm": str(arm), "dialogues": f"{len(part):,}"} for arm, part in arms]
         return Section("Dialogues per arm", {"per_arm": rows, "at": price}, [Table("How many there are.", rows)])
 
     summary = analyze([log_dir], tmp_path, max_dialogues=0, price=0.5)

@@ -196,12 +196,11 @@ def test_games_of_earlier_weights_are_not_counted(config, tmp_path) -> None:
 
 @pytest.mark.parametrize("size", [0, 5_000])
 def test_a_full_disk_is_one_sentence(slim_rl, monkeypatch, tmp_path, size: int) -> None:
-    few = ("data.num_train=4", "data.num_eval=8", "train.games_per_step=4")
-    changes = [word for change in few for word in ("--set", change)]
+    changes = ["--set", "data={num_train: 4, num_eval: 4}", "--set", "train.games_per_step=4"]
     monkeypatch.chdir(tmp_path)
     slim_rl("generate", "matching_local", *changes)
     with largest_file(size):
-        done = slim_rl("evaluate", "matching_local", "--checkpoint", "data/warmstart", "--games", "8", *changes)
+        done = slim_rl("evaluate", "matching_local", "--checkpoint", "data/warmstart", "--games", "4", *changes)
     said = [line for line in done.stderr.splitlines() if not line.startswith("held-out games")]
     assert done.returncode == 1 and len(said) == 1, done.stderr
     assert said[0].startswith("slim-rl: Cannot ") and "make room" in said[0]

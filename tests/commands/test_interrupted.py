@@ -32,7 +32,7 @@ def interrupted(folder: Path, ready: Path, *words: str) -> tuple[int, list[str]]
 
 
 TRAIN = "train={games_per_step: 2, group_size: 2, micro_batch: 4, processes: 1, save_every: 1, eval_games: 2}"
-SHORT = ["--set", TRAIN, "--set", "data={num_train: 20, num_eval: 300}"]
+SHORT = ["--set", TRAIN, "--set", "data={num_train: 8, num_eval: 40}"]
 
 
 def test_interrupted_run_prints_how_to_resume(slim_rl, monkeypatch, tmp_path) -> None:
@@ -56,8 +56,8 @@ def test_interrupted_run_prints_how_to_resume(slim_rl, monkeypatch, tmp_path) ->
 
 def test_an_interrupted_evaluation_says_how_to_go_on(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    words = ["evaluate", "matching_local", *SHORT, "--checkpoint", "data/warmstart", "--games", "300"]
-    words += ["--num-trials", "50", "--concurrency", "8"]  # so that the first dialogue is soon over
+    words = ["evaluate", "matching_local", *SHORT, "--checkpoint", "data/warmstart", "--games", "40"]
+    words += ["--num-trials", "300", "--concurrency", "8"]  # so that the first dialogue is soon over
     code, said = interrupted(tmp_path, tmp_path / "logs" / "evaluation" / "warmstart_shy_free.jsonl", *words)
     assert code == 130
     assert any(line.endswith("interrupted; the dialogues are in logs/evaluation, and the same command plays the rest.")

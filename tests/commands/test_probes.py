@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from slim_rl.cli import main
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.games.matching.study.audit import faults as partner_faults
+from tests.commands.shell import run
 from tests.paths import ROOT
 
 GAMES = 6
@@ -36,9 +36,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Dialogue]
         words[at : at + 2] = ["--policy", "forced:3"]
         if "game.open_book=true" in words:
             words[at : at + 2] = ["--checkpoint", str(ROOT / "data" / "warmstart")]
-        with pytest.raises(SystemExit) as ended:
-            main([*words, *(word for setting in small for word in ("--set", setting))])
-        assert not ended.value.code
+        run(*words, *(word for setting in small for word in ("--set", setting)))
         for file in Path(words[out]).glob("*.jsonl"):
             found[f"{number}/{file.stem}"] = sorted(read_log(file), key=lambda dialogue: dialogue.game_id)
     return found

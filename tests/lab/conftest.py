@@ -14,9 +14,9 @@ import yaml
 
 from slim_rl import statistics
 from tests.analysis import synthetic
-from tests.analysis.conftest import analysed, log_dir
+from tests.analysis.conftest import log_dir
 
-__all__ = ["analysed", "log_dir", "manifest_path"]  # fixtures
+__all__ = ["log_dir", "manifest_path"]  # fixtures
 
 SEEDS, GAMES, STEPS = 4, 30, 6
 CONTRASTS: list[dict[str, Any]] = yaml.safe_load("""

@@ -11,16 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as draw
 
-from slim_rl.analysis import Summary, analyze
+from slim_rl.analysis import analyze
 from slim_rl.analysis.load import load, read_dialogue
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.questions.value import frontier as arrays
 from slim_rl.games.matching.state import GameState, MatchingSettings
-from slim_rl.games.matching.study import MatchingInstrument
 from slim_rl.lab.askers import Askers, question_costs, simulated
 from slim_rl.lab.frontier import Frontier
 from slim_rl.lab.gap import LOSSES, losses, with_gap
-from slim_rl.measured import Instrument
 from tests.analysis import synthetic
 
 PARTS = [name for name in LOSSES if name != "lost"]
@@ -44,9 +42,8 @@ def test_the_parts_sum_to_the_whole(
 
 def test_each_fault_is_found_where_it_was_made() -> None:
     """Two games: one question solves the first, and in the second, which is solved, there is something left to ask. At a price of 0.1."""
-    ideal = Frontier(
-        np.array([[0.5, 1.0, 1.0], [1.0, 1.0, 1.0]]), np.array([[0.5, -np.inf, -np.inf], [0.0, 0.0, -np.inf]])
-    )
+    none = -np.inf
+    ideal = Frontier(np.array([[0.5, 1.0, 1.0], [1.0, 1.0, 1.0]]), np.array([[0.5, none, none], [0.0, 0.0, none]]))
 
     def means(asked: list[int], known: list[float], earned: list[float]) -> dict[str, float]:
         found = losses(ideal, asked, known, earned, 0.1)
@@ -88,9 +85,8 @@ def test_it_asks_what_trying_every_question_finds_best(n: int) -> None:
                 uses = plans[:, cell[0]] == cell[1]
                 gains[tuple(cell)] = np.maximum.reduce(scores[:, None] + uses[:, None] * (answers - 50.0)).mean()
             best = gains.max()
-            assert curve.expected_gain[0, k] == pytest.approx(
-                chance * (best - scores.max()) / game.best_assignment_reward, abs=1e-4
-            )
+            worth = chance * (best - scores.max()) / game.best_assignment_reward
+            assert curve.expected_gain[0, k] == pytest.approx(worth, abs=1e-4)
             if np.sum(gains > best - 0.05) > 1:
                 break  # which of those that tie it asks is drawn
             known[np.unravel_index(gains.argmax(), gains.shape)] = True
@@ -156,31 +152,20 @@ def test_free_questions_are_all_asked_and_dear_ones_never() -> None:
 
 
 @pytest.mark.usefixtures("unprinted")
-def test_a_log_has_its_ledger(log_dir: Path, analysed: Summary, tmp_path: Path) -> None:
+def test_a_log_has_its_ledger(log_dir: Path, tmp_path: Path) -> None:
     log = load([log_dir])
     played = log.frame[(log.frame["phase"] != "train") & ~log.frame["failed"]]
     rows = with_gap(log, played, {"shy": 0.02, "mute": 0.02}, Askers())
     assert rows[PARTS].sum(axis=1).to_numpy() == pytest.approx(rows["lost"].to_numpy(), abs=1e-12)
     assert rows["lost_by_use"].to_numpy() == pytest.approx((rows["best_known"] - rows["reward"]).to_numpy())
-    priced = analyze([log_dir], tmp_path, max_dialogues=0, price=0.02)
-    found = [
-        {row["measure"]: row["after"] for row in summary.results["gap"] if row["arm"] == "shy"}
-        for summary in (analysed, priced)
-    ]
+    free, priced = (analyze([log_dir], tmp_path / f"{price}", max_dialogues=0, price=price) for price in (0, 0.02))
+    gaps = [[row for row in summary.results["gap"] if row["arm"] == "shy"] for summary in (free, priced)]
+    found = [{row["measure"]: row["after"] for row in rows} for rows in gaps]
     after = rows[(rows["step"] == rows["step"].max()) & (rows["arm"] == "shy")]
     expected = after.groupby(["run", "cluster"], observed=True)[list(LOSSES)].mean().groupby("run").mean().mean()
     assert found[1] == pytest.approx(expected.to_dict(), abs=1e-9)
     assert found[0]["lost"] != found[1]["lost"] and found[0]["lost_by_use"] == found[1]["lost_by_use"]
     assert "Gap to the ideal asker" in priced.report.read_text(encoding="utf-8")
-
-
-@pytest.mark.usefixtures("unprinted")
-def test_a_game_without_an_ideal_asker_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MatchingInstrument, "frontier", Instrument.frontier)
-    synthetic.write_runs(tmp_path / "logs", arms=("shy",), seeds=1, steps=2, n=3, eval_games=5)
-    summary = analyze([tmp_path / "logs"], tmp_path / "plots")
-    assert summary.results["gap"] == []
-    assert "Gap to the ideal asker" not in summary.report.read_text(encoding="utf-8")
 
 
 def test_askers_on_paper_are_entered_in_one_table(log_dir: Path) -> None:

@@ -34,15 +34,12 @@ def played(number: int, *messages: str, agreed: bool = True) -> Dialogue:
     """Returns a dialogue with these messages of the policy, each answered."""
     turns = []
     for text in messages:
-        turns += [
-            Turn(text, 0, "policy", {"kind": "message"}),
-            Turn("[message] I do not know.", 1, "partner", {"kind": "message"}),
-        ]
+        turns.append(Turn(text, 0, "policy", {"kind": "message"}))
+        turns.append(Turn("[message] I do not know.", 1, "partner", {"kind": "message"}))
     turns.append(Turn("[propose]", 0, "policy", {"kind": "propose", "assignment": [0, 1]}))
     reason = StopReason.AGREED if agreed else StopReason.MAX_TURNS
-    dialogue = Dialogue(
-        f"{number}#0", f"{number}", 0, 0, GAME.to_dict(), {}, {}, turns=turns, reward=float(agreed), stop_reason=reason
-    )
+    ended: dict[str, Any] = {"turns": turns, "reward": float(agreed), "stop_reason": reason}
+    dialogue = Dialogue(f"{number}#0", f"{number}", 0, 0, GAME.to_dict(), {}, {}, **ended)
     annotate(dialogue)
     return dialogue
 

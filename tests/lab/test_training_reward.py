@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
@@ -117,19 +118,29 @@ def test_published_runs_are_shuffled_as_they_were() -> None:
             assert permutation(size, draws) == torch.randperm(size, generator=generator).tolist()
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "played_out", "paid"),
-    [
-        ("game", {}, (0.7, "agreed", 3), 0.7),
-        *(("agreed", {}, (reward, "agreed", 0), 1.0) for reward in (0.4, 1.0)),
-        *(("agreed", {}, (0.0, reason, 0), 0.0) for reason in ("max_turns", "policy_errors")),
-        *(("price", {"price": 0.05}, (0.7, "agreed", asked), 0.7 - 0.05 * asked) for asked in (0, 3)),
-        ("price", {"price": 0.05}, (0.0, "max_turns", 2), -0.1),
-        *((name, {}, (None, "partner_failed", 2), None) for name in ("game", "agreed")),
-        ("price", {"price": 0.05}, (None, "deadline", 2), None),
-    ],
-)
-def test_training_reward_of_one_dialogue(name: str, arguments: Any, played_out: Any, paid: float | None) -> None:
-    reward, reason, questions = played_out
-    found = training_reward(name, **arguments).reward(played(reward, StopReason(reason), questions))
-    assert found == (paid if paid is None else pytest.approx(paid))
+PAID = """
+game {} | 0.7 agreed 3 => 0.7
+agreed {} | 0.4 agreed 0 => 1.0
+agreed {} | 1.0 agreed 0 => 1.0
+agreed {} | 0.0 max_turns 0 => 0.0
+agreed {} | 0.0 policy_errors 0 => 0.0
+price {price: 0.05} | 0.7 agreed 0 => 0.7
+price {price: 0.05} | 0.7 agreed 3 => 0.55
+price {price: 0.05} | 0.0 max_turns 2 => -0.1
+price {price: 0.05} | null deadline 2 => null
+game {} | null partner_failed 2 => null
+agreed {} | null partner_failed 2 => null
+"""
+
+
+@pytest.mark.parametrize("line", PAID.strip().splitlines())
+def test_training_reward_of_one_dialogue(line: str) -> None:
+    """Each line: its name and arguments | the game's reward, stop reason and questions => what is paid."""
+    given, _, paid = line.partition(" => ")
+    (name, _, arguments), (reward, reason, asked) = (
+        given.split(" | ")[0].partition(" "),
+        given.split(" | ")[1].split(),
+    )
+    dialogue = played(yaml.safe_load(reward), StopReason(reason), int(asked))
+    found = training_reward(name, **yaml.safe_load(arguments)).reward(dialogue)
+    assert found == (None if paid == "null" else pytest.approx(float(paid)))

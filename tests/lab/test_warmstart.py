@@ -20,15 +20,9 @@ from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
 from slim_rl.errors import ConfigError, Diverged
 from slim_rl.games.matching.partners.scripted import ScriptedPartner
+from slim_rl.lab.warmstart import train
 from slim_rl.lab.warmstart.batches import in_random_order, scored_batch
-from slim_rl.lab.warmstart.train import (
-    _curriculum,
-    _fresh_games,
-    _lessons,
-    _rows_to_learn,
-    _warmup_steps,
-    warmstart,
-)
+from slim_rl.lab.warmstart.train import warmstart
 from tests.paths import ROOT
 
 
@@ -42,7 +36,7 @@ def test_warmstart_by_adapters_merges_them(tmp_path: Path) -> None:
     more = ("warmstart.batch_size=2", "warmstart.group_size=2", "warmstart.order=random", "train.lora={r: 2}")
     warmstart(config_of(tmp_path, 32, *more), tmp_path / "model")
     before, after = (
-        load_file(folder / "model.safetensors") for folder in (ROOT / "data" / "warmstart", tmp_path / "model")
+        load_file(each / "model.safetensors") for each in (ROOT / "data" / "warmstart", tmp_path / "model")
     )
     assert before.keys() == after.keys()
     taught = {name for name, value in before.items() if not torch.equal(value, after[name])}
@@ -51,10 +45,9 @@ def test_warmstart_by_adapters_merges_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", [["train.lora={r: 2}"], []])
 def test_a_warm_start_that_diverges_writes_nothing(tmp_path: Path, how: list[str]) -> None:
+    config = config_of(tmp_path, 8, "warmstart.batch_size=2", "warmstart.learning_rate=1e30", *how)
     with pytest.raises(Diverged, match=r"is not a finite number\. .* Lower warmstart\.learning_rate \(1e\+30\)"):
-        warmstart(
-            config_of(tmp_path, 8, "warmstart.batch_size=2", "warmstart.learning_rate=1e30", *how), tmp_path / "model"
-        )
+        warmstart(config, tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
 
@@ -73,9 +66,8 @@ def test_a_demonstration_that_failed_is_refused_with_its_failure(
         raise PartnerFailure("no answer to that")
 
     monkeypatch.setattr(ScriptedPartner, "act", fails)
-    with pytest.raises(
-        ConfigError, match=r"A demonstration of the game \S+ failed \(partner_failed: .*no answer to that"
-    ):
+    failed = r"A demonstration of the game \S+ failed \(partner_failed: .*no answer to that"
+    with pytest.raises(ConfigError, match=failed):
         warmstart(config_of(tmp_path, 6), tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
@@ -92,14 +84,10 @@ def test_adaptersscored_batch_has_the_plain_loss() -> None:
     add_scoring(model.requires_grad_(False), temperature=1.0)
     batch = scored_batch(rows)
     logprobs, _ = model(**batch)
-    plain = sum(
-        torch.nn.functional.cross_entropy(
-            model(input_ids=torch.tensor([row["input_ids"]])).logits[0, :-1],
-            torch.tensor(row["labels"][1:]),
-            reduction="sum",
-        )
-        for row in rows
-    )
+    plain = 0.0
+    for row in rows:
+        logits = model(input_ids=torch.tensor([row["input_ids"]])).logits[0, :-1]
+        plain += torch.nn.functional.cross_entropy(logits, torch.tensor(row["labels"][1:]), reduction="sum")
     assert batch["scored"].sum() == 8
     torch.testing.assert_close(-logprobs.sum(), plain, rtol=1e-5, atol=1e-5)
 
@@ -108,8 +96,8 @@ def test_group_size_repeats_each_game_with_other_draws(tmp_path: Path) -> None:
     more = ("warmstart.lessons={asked: 6}", "warmstart.group_size=4", "warmstart.messages=[0.5, 0.5]")
     config = config_of(tmp_path, 9, *more)
     chat = Chat(AutoTokenizer.from_pretrained(ROOT / "data" / "warmstart"))
-    lessons = _lessons(config, _curriculum(config))
-    rows = list(_rows_to_learn(config, lessons, _fresh_games(config, 5, 1), chat))
+    lessons = train._lessons(config, train._curriculum(config))
+    rows = list(train._rows_to_learn(config, lessons, train._fresh_games(config, 5, 1), chat))
     end = chat.tokenizer.encode("<|im_end|>")[0]
 
     def boards(rows: list[dict[str, list[int]]]) -> list[tuple[int, ...]]:
@@ -125,5 +113,5 @@ def test_group_size_repeats_each_game_with_other_draws(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("given", "steps"), [(None, 20), (7, 7)])
 def test_warmup_follows_steps_unless_given(given: int | None, steps: int) -> None:
     settings = load_config("matching_local", [f"warmstart.warmup_steps={given or 'null'}"]).warmstart
-    assert _warmup_steps(settings.changed(batch_size=4), 800) == steps
-    assert _warmup_steps(settings.changed(batch_size=16, warmup_steps=None), 8000) == 50, "as when it was fixed"
+    assert train._warmup_steps(settings.changed(batch_size=4), 800) == steps
+    assert train._warmup_steps(settings.changed(batch_size=16, warmup_steps=None), 8000) == 50, "as when it was fixed"

@@ -37,29 +37,23 @@ def packed(path: Path) -> dict[str, np.ndarray]:
 
     tokens = [*bytes_to_unicode().values(), "ab", "xy", *CONTROLS]
     writer = gguf.GGUFWriter(path, "qwen2")
-    writer.add_name("tiny")
-    writer.add_context_length(128)
-    writer.add_embedding_length(HIDDEN)
-    writer.add_block_count(LAYERS)
-    writer.add_feed_forward_length(FORWARD)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(KEYS)
-    writer.add_layer_norm_rms_eps(1e-6)
-    writer.add_rope_freq_base(10000.0)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("qwen2")
-    writer.add_token_list(tokens)
-    writer.add_token_types([1] * (len(tokens) - len(CONTROLS)) + [3] * len(CONTROLS))
-    writer.add_token_merges(["a b", "x y"])
-    writer.add_bos_token_id(tokens.index("<|endoftext|>"))
-    writer.add_eos_token_id(tokens.index("<|endoftext|>"))
-    writer.add_chat_template(TEMPLATE)
-    keys = HIDDEN * KEYS // HEADS
-    shapes: dict[str, tuple[int, ...]] = {
-        "token_embd.weight": (len(tokens), HIDDEN),
-        "output.weight": (len(tokens), HIDDEN),
-        "output_norm.weight": (HIDDEN,),
+    types = [1] * (len(tokens) - len(CONTROLS)) + [3] * len(CONTROLS)
+    end = tokens.index("<|endoftext|>")
+    given = {
+        "name": "tiny",
+        "context_length": 128,
+        "embedding_length": HIDDEN,
+        "block_count": LAYERS,
+        "feed_forward_length": FORWARD,
     }
+    given |= {"head_count": HEADS, "head_count_kv": KEYS, "layer_norm_rms_eps": 1e-6, "rope_freq_base": 10000.0}
+    given |= {"tokenizer_model": "gpt2", "tokenizer_pre": "qwen2", "token_list": tokens, "token_types": types}
+    given |= {"token_merges": ["a b", "x y"], "bos_token_id": end, "eos_token_id": end, "chat_template": TEMPLATE}
+    for name, value in given.items():
+        getattr(writer, f"add_{name}")(value)
+    keys = HIDDEN * KEYS // HEADS
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("token_embd.weight", "output.weight"), (len(tokens), HIDDEN))
+    shapes["output_norm.weight"] = (HIDDEN,)
     for layer in range(LAYERS):
         shapes |= {f"blk.{layer}.{norm}_norm.weight": (HIDDEN,) for norm in ("attn", "ffn")}
         for name, rows in (("q", HIDDEN), ("k", keys), ("v", keys)):

@@ -34,6 +34,8 @@ EDITS = (
 )
 PLAYED = """
 import asyncio, json, runpy
+from slim_rl.analysis import page
+page.to_bytes = lambda figure, form: b"<svg/>"
 from slim_rl.analysis import analyze
 from slim_rl.analysis.dialogues import collect
 from slim_rl.analysis.figures import training_by_partner
@@ -101,14 +103,9 @@ def edited(tmp_path_factory: pytest.TempPathFactory) -> Path:
         text = (folder / name).read_text(encoding="utf-8")
         assert text.count(before) == 1, name
         (folder / name).write_text(text.replace(before, after), encoding="utf-8")
-    env = os.environ | {
-        "PYTHONPATH": f"{folder}{os.pathsep}{ROOT / 'tools'}",
-        "NUM_GPUS": "8",
-        "OPENAI_API_KEY": "sk-fake",
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", PLAYED], cwd=folder, env=env, capture_output=True, text=True, check=False
-    )
+    variables = {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT / 'tools'}", "NUM_GPUS": "8", "OPENAI_API_KEY": "sk-fake"}
+    command = [sys.executable, "-c", PLAYED]
+    done = subprocess.run(command, cwd=folder, env=os.environ | variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -129,10 +126,8 @@ def test_key_is_in_both_written_files(edited: Path) -> None:
 
 
 def test_key_is_in_every_dry_run(found: dict[str, Any], tmp_path: Path) -> None:
-    key = found["key"]
-    assert (
-        key["verl"]["actor_rollout_ref.rollout.top_k"] == key["trl"]["top_k"] == key["slime"]["--rollout-top-k"] == 40
-    )
+    key, names = found["key"], {"verl": "actor_rollout_ref.rollout.top_k", "trl": "top_k", "slime": "--rollout-top-k"}
+    assert {key[trainer][name] for trainer, name in names.items()} == {40}
     trl = pytest.importorskip("trl")
     assert trl.GRPOConfig(**key["trl"], output_dir=str(tmp_path), use_cpu=True, bf16=False).top_k == 40
 

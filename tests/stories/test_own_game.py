@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 import yaml
 
-from slim_rl import cli
 from slim_rl.analysis import Summary, analyze, figures, report
 from slim_rl.analysis.dialogues import collect
 from slim_rl.analysis.figures import style
@@ -23,6 +22,7 @@ from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.measures import MEASURES, Measure, batch_metrics
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.lab.experiment.page import write
+from tests.commands.shell import run
 from tests.stories.backends import BACKENDS, GAME, STORY
 from tests.stories.conftest import GAMES, STEPS
 
@@ -63,13 +63,6 @@ def test_tracker_of_every_backend_has_kinds_and_measure(backend: Any, tokenizer:
     assert "questions/pair" not in found
 
 
-def test_step_line_has_the_measure(log_dir: Path) -> None:
-    pytest.importorskip("trl")
-    from slim_rl.backends.step_line import step_line
-
-    assert "marks 2.00" in step_line(1, batch_metrics(held_out(log_dir, STEPS)))
-
-
 def test_log_has_kinds_and_columns(log_dir: Path) -> None:
     for dialogue in held_out(log_dir, STEPS):
         assert (dialogue.environment, dialogue.reward, len(dialogue.turns)) == (GAME, 1.0, 5)
@@ -88,9 +81,7 @@ def test_frame_has_kinds_columns_and_measure(log_dir: Path) -> None:
 
 def test_show_selects_by_columns_and_prints_kinds(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def shown(where: str) -> str:
-        with pytest.raises(SystemExit) as ended:
-            cli.main(["show", str(log_dir), "--where", where, "--game", GAME])
-        assert not ended.value.code
+        run("show", log_dir, "--where", where, "--game", GAME)
         return capsys.readouterr().out
 
     found = shown("side == 'high' and position > 0 and questions > 1")
@@ -99,8 +90,12 @@ def test_show_selects_by_columns_and_prints_kinds(log_dir: Path, capsys: pytest.
     assert f"0 of {GAMES * (STEPS + 2)} dialogues" in shown("position > 4")
 
 
-def test_terminal_tables_and_card_have_the_measure(log_dir: Path, tmp_path: Path) -> None:
+def test_step_line_tables_and_card_have_the_measure(log_dir: Path, tmp_path: Path) -> None:
+    pytest.importorskip("trl")
+    from slim_rl.backends.step_line import step_line
+
     before, after = held_out(log_dir, 0), held_out(log_dir, STEPS)
+    assert "marks 2.00" in step_line(1, batch_metrics(after))
     assert all(MARKS.title in answer(played)[0][0].heads for played in (after, [*before, *after]))
     assert MARKS.title in model_card(STORY.config(tmp_path), step=1, results={"after training": after})
 
@@ -119,17 +114,13 @@ def test_report_and_viewer_have_kinds_columns_and_measure(log_dir: Path, analyse
             assert game.board == {"text": f"It opens at {shown.dialogue.columns['position']}."}
 
 
-def test_table_says_what_is_better(analysed: Summary) -> None:
+def test_measure_has_its_unit_and_direction(analysed: Summary) -> None:
     (section,) = (each for each in report.sections(analysed.results) if each.heading == "Other measures")
     better = {row["measure"]: row["better"] for row in section.tables[0].rows}
     assert (better[MEASURES["errors"].title], better[MEASURES["words"].title]) == ("less", "–")
-
-
-def test_axis_has_the_unit_of_its_measure(analysed: Summary) -> None:
     with style():
         drawn = figures.measures(analysed.results)
-    assert drawn is not None
-    units = {ax.get_title("left").replace("\n", " "): ax.get_ylabel() for ax in drawn.axes}
+    units = {ax.get_title("left").replace("\n", " "): ax.get_ylabel() for ax in drawn.axes}  # type: ignore[union-attr]
     assert units["Question marks per game"] == "marks" and set(units.values()) >= {"turns", "words"}
 
 
