@@ -2,8 +2,8 @@
 
     PYTHONPATH=SLIME python -m tests.backends.slime_parsers WORDS...
 
-For each WORDS, a command line as JSON, it prints the flags that slime's parser does not know and whether the dotted paths load. SGLang, Ray,
-Megatron and W&B, which nothing here needs but slime imports, are stand-ins without content.
+For each WORDS, a command line as JSON, it prints the flags that slime's parser does not know and whether the dotted paths load. What slime
+imports and nothing here needs is stand-ins without content.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import MagicMock
 
+_STAND_INS = ("sglang", "sglang_router", "wandb", "megatron", "ray", "transformers")
+
 
 class Empty(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds any module of theirs; whatever is asked of it is there, and does nothing."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name.partition(".")[0] not in ("sglang", "sglang_router", "wandb", "megatron", "ray"):
+        if name.partition(".")[0] not in _STAND_INS:
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
