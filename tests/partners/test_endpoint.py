@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
 import itertools
 import json
 import logging
@@ -416,8 +417,8 @@ def test_one_partner_serves_event_loops_in_sequence() -> None:
 
 def test_interrupted_run_is_whole_and_is_continued(tmp_path, monkeypatch, capsys) -> None:
     pytest.importorskip("transformers")
-    from benchmarks import soak_partner
-
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    soak_partner = importlib.import_module("soak_partner")
     log, before = tmp_path / "dialogues.jsonl", b""
     words = f"soak_partner.py --dialogues 16 --concurrency 4 --fault-rate 0 --out {tmp_path} --latency".split()
 
