@@ -18,14 +18,7 @@ from slim_rl.games.matching.questions.value import Knowledge
 from slim_rl.games.matching.roster import Pair
 from slim_rl.games.matching.state import GameState, best_assignment
 from slim_rl.games.matching.study.credit import expected_gains, state_values
-from slim_rl.lab.credit import (
-    TurnCredit,
-    TurnRewards,
-    expected_rewards,
-    returns,
-    shaped,
-    turn_advantages,
-)
+from slim_rl.lab.credit import TurnCredit, TurnRewards, expected_rewards, returns, shaped, turn_advantages
 from slim_rl.measured import Gain
 
 _SHARE = st.floats(0, 1)
