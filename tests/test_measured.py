@@ -74,5 +74,5 @@ def test_it_is_played_logged_read_and_paid_for(tmp_path: Path) -> None:
 
 
 def test_what_it_cannot_tell_is_said_in_a_sentence() -> None:
-    with pytest.raises(ConfigError, match="no scripted players, frontier or references"):
+    with pytest.raises(ConfigError, match="neither scripted players nor a frontier"):
         incentives.measure(parse_config(CONFIG), num_games=2)
