@@ -238,13 +238,13 @@ def conversation(game: RecordedGame, seat: int) -> dict[str, Any]:
         if info["error"]:
             raise DataError(f"The record does not make a legal game: {info['error']}")
         observation_before = observation if turn.seat != seat else None
-    outcome = {"seat": seat, "reward": env.get_normalized_reward()}
     return {
         "messages": messages,
         "train": train,
         "game_id": game.state.id,
         "game_state": game.state.to_dict(),
-        **outcome,
+        "seat": seat,
+        "reward": env.get_normalized_reward(),
     }
 
 
