@@ -16,7 +16,7 @@ from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.questions.annotate import annotate
 from slim_rl.games.matching.questions.value import Knowledge, expected_values
 from slim_rl.games.matching.questions.value import frontier as arrays
-from slim_rl.games.matching.state import GameState, MatchingSettings, score_of_best
+from slim_rl.games.matching.state import GameState, MatchingSettings, lowest_score_of_best, score_of_best
 from slim_rl.games.matching.study.credit import state_values
 from slim_rl.lab.frontier import Frontier
 from tests.made import STATE
@@ -151,7 +151,7 @@ def test_frontier_is_the_same_for_a_seed() -> None:
 
 
 @given(draw.integers(2, 4), draw.integers(0, 2**31))
-def test_plans_that_tie_count_by_their_mean(n: int, seed: int) -> None:
+def test_plans_that_tie_count_by_their_mean_or_their_lowest(n: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     believed, table = rng.integers(0, 3, (n, n)), rng.integers(0, 100, (n, n))
     plans = list(permutations(range(n)))
@@ -159,6 +159,8 @@ def test_plans_that_tie_count_by_their_mean(n: int, seed: int) -> None:
     ties = [plan for plan, belief in zip(plans, believes, strict=True) if belief == max(believes)]
     scores = [sum(table[r][p] for r, p in enumerate(plan)) for plan in ties]
     assert score_of_best(believed[None], table[None])[0] == pytest.approx(np.mean(scores))
+    many = (np.repeat(values[..., None], 130, axis=-1).astype(np.int16) for values in (believed, table))
+    assert lowest_score_of_best(*many).tolist() == [min(scores)] * 130
 
 
 def test_state_values_are_of_what_was_known_before_each_turn(asker: Knowledge) -> None:
