@@ -4,8 +4,6 @@ Writes a made-up log (five arms, three seeds each), analyses it in a separate pr
 seconds, peak memory and the report's size.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import resource

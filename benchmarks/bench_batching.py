@@ -8,8 +8,6 @@ Both sample from all tokens and return logprobs. Continuous batching keeps its m
 equal beginnings, and is handed a turn the moment its dialogue has reached it, as ours is.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import itertools

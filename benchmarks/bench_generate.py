@@ -5,8 +5,6 @@
 Both are timed in turns and by processor time, so that other work on the machine weighs on neither.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Iterator

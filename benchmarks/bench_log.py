@@ -8,8 +8,6 @@ rollout is over, and the log does it. `as they end`: a thread annotates each one
 run the hook's own `log_rollout`. slime's own classes are used: SLIME_DIR names its checkout.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import copy

@@ -3,8 +3,6 @@
 python benchmarks/bench_loop.py [--dialogues 500] [--turns 20]
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import time

@@ -5,8 +5,6 @@
 Times are CPU times; the plain way to value questions solves one assignment for every cell and possible answer.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable

@@ -6,8 +6,6 @@ Each side trains the same games from the same model, in a process of its own. Th
 play the same dialogues. A side's figure is the median of its steps after the first.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 from pathlib import Path

@@ -4,8 +4,6 @@ Each kind of text is one that a policy might hit on and that a careless pattern 
 are good; they fall where only the first characters of a message are read.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Callable

@@ -8,8 +8,6 @@ requests are as long as a dialogue's first. What a longer request costs in any c
 stock `generate` on a prompt as long as the dialogue's mean input.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import gc

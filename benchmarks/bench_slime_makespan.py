@@ -6,8 +6,6 @@ Partner latencies are log-normal with a median of 1.5 s and a long tail (sigma 0
 dialogues start at once; nothing but the hook and this machine's processor can add to the ideal. --scale 0.1 makes every latency a tenth, and so the processor weigh ten times as much.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import math

@@ -7,8 +7,6 @@ the learning rate is next to nothing, so that the dialogues of a round stay as l
 many questions: choose two models that ask about as often, such as one that was trained until it does.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

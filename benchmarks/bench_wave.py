@@ -3,8 +3,6 @@
 python benchmarks/bench_wave.py [--model data/warmstart] [--dialogues 64] [--rounds 3]
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import statistics

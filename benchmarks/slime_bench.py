@@ -4,8 +4,6 @@
 They run slime's own code: SLIME_DIR must name a checkout of slime, in an environment that can import its rollout code.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

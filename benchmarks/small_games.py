@@ -1,7 +1,5 @@
 """3×3 games of a small model on one thread, for benchmarks of sampling."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -9,8 +9,6 @@ it (latencies, requests that were never answered, pauses it asked for), packed o
 but the wait for the key. After Ctrl-C, the same command plays the missing dialogues.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import heapq

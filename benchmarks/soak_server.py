@@ -5,8 +5,6 @@
 Each draw depends on the seed, the request and how often it came alone, not on the order of arrival.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import hashlib

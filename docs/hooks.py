@@ -5,8 +5,6 @@ other files: those that a page links to, and docs/assets; copied unchanged
 dead links: mkdocs itself reports them
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -7,8 +7,6 @@
 docs/tutorials/custom-environment.md explains each part.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Mapping, Sequence

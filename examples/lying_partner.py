@@ -3,8 +3,6 @@
 partner: {kind: examples.lying_partner.LyingPartner, args: {lies: 0.5}}
 """
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

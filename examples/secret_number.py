@@ -3,8 +3,6 @@
 It has one seat: the environment answers the player. The reward depends on the guesses.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from typing import Any

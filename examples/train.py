@@ -6,8 +6,6 @@ The starting model is a Qwen3 of random weights; all that it comes to know it le
 name it: --set policy.model=Qwen/Qwen2.5-0.5B-Instruct.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ the guide (seat 1) knows the cell. A message with a number digs there, unless it
 "column", digs nowhere. One that names a row or a column by its letter asks about it.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import re

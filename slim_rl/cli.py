@@ -5,8 +5,6 @@ Its function `command` has the options and help (typer). An error in the input i
 error is a bug and shows its traceback.
 """
 
-from __future__ import annotations
-
 import gc
 import io
 import os

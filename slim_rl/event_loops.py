@@ -1,7 +1,5 @@
 """Event loops: one in a thread for synchronous code (`wait`), and objects that belong to one loop (`PerLoop`)."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

@@ -5,8 +5,6 @@ Invariants:
     Only leftovers of ended processes of this host are removed, by the next write to the same place or by `sweep`.
 """
 
-from __future__ import annotations
-
 import codecs
 import os
 import platform

@@ -1,7 +1,5 @@
 """Text forms of numbers, names and addresses, for pages and the terminal."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

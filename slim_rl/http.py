@@ -3,8 +3,6 @@
 httpx, on which slime's client is built, looks through all its connections at every request.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -7,8 +7,6 @@ Invariants:
     Errors of `read` name file and line.
 """
 
-from __future__ import annotations
-
 import codecs
 import json
 import os

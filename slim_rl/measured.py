@@ -6,8 +6,6 @@ Every member is optional: without one, the game is played and trained on without
 finished dialogue, or of a game state, and know no settings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache

@@ -1,7 +1,5 @@
 """Child processes, each stopped at the end of its block, on an error or on a signal."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

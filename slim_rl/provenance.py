@@ -3,8 +3,6 @@
 It has one entry per command, code and machine that wrote there, oldest first, without host names.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

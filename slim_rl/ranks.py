@@ -1,7 +1,5 @@
 """Processes of one run on this machine, started by torchrun (`torch.distributed.run`), and the machine's GPUs."""
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess

@@ -7,8 +7,6 @@ Invariants:
     A log of held-out games has the settings that it was played with next to it, and is refused to others (`record_settings`).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

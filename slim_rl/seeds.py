@@ -1,7 +1,5 @@
 """Seeds from names: equal parts give equal seeds on every machine and in every process."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections.abc import Mapping

@@ -32,8 +32,6 @@ Sources:
     [6] Schuirmann 1987 (two one-sided tests of equivalence).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

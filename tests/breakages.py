@@ -7,8 +7,6 @@
 A fault that no test notices is an exit status of 1. `test_breakages.py` checks that each fault still applies to today's code.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -1,7 +1,5 @@
 """What every room's tests share."""
 
-from __future__ import annotations
-
 import gc
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A small matching game, and dialogues about another (`make_dialogue`)."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The deliberate faults of `tests.breakages` still apply to the code, and name tests that exist."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.breakages import FAULTS, applied

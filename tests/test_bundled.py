@@ -1,7 +1,5 @@
 """What comes with slim_rl is found from any folder, and the extras install on every Python that pyproject.toml names."""
 
-from __future__ import annotations
-
 import os
 import tomllib
 from importlib import metadata

@@ -1,7 +1,5 @@
 """The configuration: strict, with one sentence for what is wrong."""
 
-from __future__ import annotations
-
 import ast
 from operator import attrgetter
 from pathlib import Path

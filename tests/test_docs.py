@@ -1,7 +1,5 @@
 """Pages are what the code is: programs run as they are printed, generated pages are up to date, links and named messages exist."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import doctest

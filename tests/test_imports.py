@@ -1,7 +1,5 @@
 """Imports: none goes in a circle, a start loads only what it uses, and examples use public names."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

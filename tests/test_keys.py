@@ -1,7 +1,5 @@
 """The table of keys, held against the real TRL and verl, slime's flags and the config itself."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import shlex

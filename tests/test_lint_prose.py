@@ -1,7 +1,5 @@
 """The lint of prose: each rule finds its fault, leaves good text alone, and its count may only fall."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A game that says nothing of its questions is played, logged, paid for, evaluated and reported like any other."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any, ClassVar

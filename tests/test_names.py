@@ -1,7 +1,5 @@
 """Commands, options, config keys, make targets, dotted paths and files that a page, comment, docstring or message names exist."""
 
-from __future__ import annotations
-
 import ast
 import io
 import json

@@ -1,7 +1,5 @@
 """Child processes and ranks: they end with what started them, import nothing from the working folder, and damaged state is one sentence."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

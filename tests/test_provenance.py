@@ -1,7 +1,5 @@
 """What made a log or a page stands beside it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable, Iterator

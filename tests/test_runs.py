@@ -1,7 +1,5 @@
 """A run's folder: nothing of anybody else's is removed, two runs never share one, and what killed processes left goes."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

@@ -1,7 +1,5 @@
 """Files of any editor and tongue: a byte order mark, and characters that some readers take for the end of a line."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is data runs no code: a log that names a game imports nothing, nor does a model or YAML bring any (SECURITY.md)."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import shutil

@@ -7,8 +7,6 @@ The counts of `lint_prose.json` may only fall: a rule with more violations than 
     python tools/lint_prose.py --lower            writes the counts that fell
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import json

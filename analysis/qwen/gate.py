@@ -6,8 +6,6 @@ Reads the logs of `slim-rl evaluate`, writes gate.json to the folder `--output`,
 bounds were committed before the gate was first run.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -7,8 +7,6 @@ The reward comes when the game is over. A game that failed (the partner's endpoi
 ``shared_memory=False``: Gymnasium's shared memory does not carry text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar

@@ -6,8 +6,6 @@ OpenEnv's plain HTTP keeps nothing between two requests (each gets a new environ
 WebSocket, as every OpenEnv client does.
 """
 
-from __future__ import annotations
-
 import json
 import random
 from functools import partial

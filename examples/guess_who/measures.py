@@ -7,8 +7,6 @@ Two parts of shares p and 1 - p are won with chances 1/(pn) and 1/((1 - p)n), so
 that split are therefore equal at once, and are ranked by their bits. The greedy asker asks the one of the most bits.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 A model trained on them can ask but has no reason to, which is left to reinforcement learning.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import Any

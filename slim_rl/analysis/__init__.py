@@ -6,8 +6,6 @@ report.py      numbers -> sections of tables (tables.py) and figures (figures.py
 page.py        sections, and a sample of dialogues (dialogues.py) -> one HTML file
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -9,8 +9,6 @@ Invariants:
 Logs without settings are grouped by the initial policy of each run.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter

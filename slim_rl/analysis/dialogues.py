@@ -5,8 +5,6 @@ Invariants:
     It changes no number elsewhere in the report.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache

@@ -4,8 +4,6 @@ Each `draw` returns a matplotlib Figure, or None if there is nothing to plot. Ba
 colour in every figure; colours are Okabe and Ito's, chosen for the colour-blind. The same numbers give the same bytes.
 """
 
-from __future__ import annotations
-
 import io
 import textwrap
 from collections.abc import Callable, Mapping, Sequence

@@ -10,8 +10,6 @@ Invariants:
     the result. Trained arms are compared with the first arm.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict

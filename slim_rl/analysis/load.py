@@ -5,8 +5,6 @@ Invariants:
     A file is streamed. A line leaves a row of numbers and its offset, from which `read_dialogue` reads it again.
 """
 
-from __future__ import annotations
-
 import math
 import shlex
 import sys

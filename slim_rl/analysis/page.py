@@ -5,8 +5,6 @@ Invariants:
     Everything from a log (names, dialogue text, failure messages) is treated as text: the template escapes it.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The report: its sections, built from the numbers of `summary`; its page; and its answer alone, for a terminal."""
 
-from __future__ import annotations
-
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -6,8 +6,6 @@ Invariants:
     Failed dialogues have no reward: only the stop reasons count them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict

@@ -5,8 +5,6 @@ Invariants:
     The caption or a column states what the intervals are over.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The verdict uses held-out games played both before and after training, paired by
 interval excludes zero, and the printed p is of the same test: over seeds and games if there are several runs, else over games.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Model card of a trained model: initial model, config, results with intervals, and provenance."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

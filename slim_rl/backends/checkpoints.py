@@ -1,7 +1,5 @@
 """Checkpoints: the one that a run starts from, and those that it writes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from slim_rl import bundled

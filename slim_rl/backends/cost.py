@@ -1,7 +1,5 @@
 """Cost of a partner or policy behind an endpoint, estimated before anything is played."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from slim_rl.config import Config, OpenAIConfig

@@ -3,8 +3,6 @@
 A check yields lines of the table. An exception becomes a failed line, and the other checks still run.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

@@ -6,8 +6,6 @@
 The run's config says which backend trained it.
 """
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 from collections.abc import Mapping, Sequence

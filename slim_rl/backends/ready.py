@@ -1,7 +1,5 @@
 """Checks that a launch and a dry run share: the model, the games and the partner. Nothing is written."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Line that the terminal shows per training step, the same for every trainer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

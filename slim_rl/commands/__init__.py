@@ -3,8 +3,6 @@
 Each file's `command` is a typer function.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

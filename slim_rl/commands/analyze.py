@@ -1,7 +1,5 @@
 """`slim-rl analyze`: figures, statistics and a report from dialogue logs."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Annotated

@@ -3,8 +3,6 @@
 Every cell has a log of its own and can be resumed. A policy is a checkpoint, a chat model, or one of the game's scripted policies.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -3,8 +3,6 @@
 To add a check, write a function of the config and list it in `EXAMINATIONS` of `backends/doctor.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import typer

@@ -4,8 +4,6 @@ Every (policy, partner, mode) is a cell (see `cells`). Cells play the same games
 paired by game.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`slim-rl export`: writes a run's checkpoint as a Hugging Face model with a card."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`slim-rl generate`: writes games files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """`slim-rl show`: dialogues of a log in the terminal. `slim-rl analyze` has a viewer for all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`slim-rl train`: trains with the backend that the config names."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

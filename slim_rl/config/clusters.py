@@ -1,7 +1,5 @@
 """Sections of a config that one trainer alone reads: TRL, slime or verl."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import Field

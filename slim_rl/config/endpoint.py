@@ -1,7 +1,5 @@
 """An OpenAI-compatible endpoint's sections of a config: a partner behind it, or a chat model in the policy's place."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """YAML of a config, changes by a command line, and one sentence on what is wrong."""
 
-from __future__ import annotations
-
 import copy
 import re
 import reprlib

@@ -1,7 +1,5 @@
 """Base class of a config's sections, facts of a key at its field (`named`), and names of earlier versions (`NAMES`)."""
 
-from __future__ import annotations
-
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

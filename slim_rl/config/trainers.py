@@ -1,7 +1,5 @@
 """Facts of all keys, gathered from the fields: trainers' names, changeable on resume, decisive for what is learned."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

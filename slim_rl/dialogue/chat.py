@@ -13,8 +13,6 @@ Invariants:
 A template without a system role (Gemma 2's, Mistral's) gets the rules before the first message (`folded`).
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Two policies evaluated with the same seed play the same games with the same seed
 in pairs.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path

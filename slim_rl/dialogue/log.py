@@ -6,8 +6,6 @@ A run that resumes at step k plays the steps from k on again. `from_step=k` remo
 a dialogue counts.
 """
 
-from __future__ import annotations
-
 import asyncio
 import warnings
 from collections.abc import Iterable, Iterator

@@ -10,8 +10,6 @@ Invariants:
     A response ends with tokens of the policy: an observation is written only when the policy speaks again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Sequence

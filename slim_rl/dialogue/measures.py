@@ -10,8 +10,6 @@ A forced turn is not the policy's: it is counted apart (`questions_forced`), and
 is counted as `questions/<kind>`.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

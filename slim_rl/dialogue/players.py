@@ -6,8 +6,6 @@ Invariants:
     The tokens of a dialogue stand in its record alone, which only grows at its end; every engine call reads prompt_ids + response_ids.
 """
 
-from __future__ import annotations
-
 import logging
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field

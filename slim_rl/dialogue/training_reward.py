@@ -12,8 +12,6 @@ depends on that dialogue alone, and `__call__` if it needs the whole step (`whol
 (`by_turn`). Dialogues are annotated and have their tokens.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean

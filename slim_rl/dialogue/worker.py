@@ -10,8 +10,6 @@ Invariants:
     An exception in one game is a failed dialogue (`BROKEN`) and does not affect other games.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Sequence

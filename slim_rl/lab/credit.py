@@ -18,8 +18,6 @@ Trainers give all tokens of a dialogue one advantage. Here, the tokens of a turn
 and the rewards of another training reward (`of`).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

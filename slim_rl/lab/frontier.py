@@ -5,8 +5,6 @@
 Each game computes its frontier (`Instrument.frontier`); the rest is the same for every game.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

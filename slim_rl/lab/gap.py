@@ -18,8 +18,6 @@ The ideal asker looks one question ahead. On 2 × 2 boards, where dynamic progra
 below it (tests/lab/test_gap.py). On larger boards the optimum is infeasible.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -10,8 +10,6 @@ those that are behind an endpoint, recorded, or the policy itself, and costs not
 simulated askers of its `frontier`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Iterable, Sequence

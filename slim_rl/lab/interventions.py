@@ -7,8 +7,6 @@ A turn that the policy did not sample is marked (`Turn.forced`). Its logprobs ar
 One object serves one dialogue.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Measures of the lab; importing this module adds them to those that runs can be compared by (`held_out.comparable`)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sections that the lab adds to the log report; importing this module registers them (`analysis.report`)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -7,8 +7,6 @@
 Per-turn credit is in `credit`.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Annotated, Any

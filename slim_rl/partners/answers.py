@@ -18,8 +18,6 @@ What is done about a fault (`Fault.kind`):
            own       this program is
 """
 
-from __future__ import annotations
-
 import contextlib
 import email.utils
 import functools

@@ -8,8 +8,6 @@ With a cassette a reply depends on the request and the dialogue's seed alone, so
 SHA-256 of the canonical JSON of the request body and the seed. A row holds no header and no API key.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

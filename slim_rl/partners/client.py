@@ -8,8 +8,6 @@ The package's typed methods take 2.7 times the processor time of its POST. Its a
 its connections at every request.
 """
 
-from __future__ import annotations
-
 import contextlib
 import zlib
 from functools import partial

@@ -6,8 +6,6 @@ Invariants:
     All calls wait together for an endpoint that is down, and one warning reports it (`limits`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ipaddress

@@ -8,8 +8,6 @@ Failures of a single game never count as an outage, since that game's requests m
 failure must come from another game. A call is one request of one game with all its retries. One call at a time asks an endpoint that is down.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -10,8 +10,6 @@ Each request of a game begins with the whole previous one (a provider's prompt c
 calls. A malformed reply is asked again. A game with notes, or with a form of its actions to check, has a subclass.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from dataclasses import replace

@@ -9,8 +9,6 @@ dialogue always gives the same request. An endpoint's tokenizer is unknown here,
 there is a tokenizer (`dialogue.chat`), its tokens are removed.
 """
 
-from __future__ import annotations
-
 import re
 
 from slim_rl.jsonl import whole_characters

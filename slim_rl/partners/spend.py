@@ -7,8 +7,6 @@ Invariants:
     No request is sent while spending cannot be written.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

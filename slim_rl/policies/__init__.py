@@ -1,7 +1,5 @@
 """Engines that sample the policy's turns, behind one protocol (`dialogue.players.Policy`)."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager

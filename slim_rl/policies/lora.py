@@ -4,8 +4,6 @@ Invariant: the merged model computes what the adapted one computed. An adapter o
 changes one of the layers in training and both once it is merged: it is refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 

@@ -3,8 +3,6 @@
 A turn is sampled again after an engine error until the retry time is over. That is safe: an unanswered turn leaves no trace in the dialogue.
 """
 
-from __future__ import annotations
-
 import asyncio
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -10,8 +10,6 @@ quarter of the batch has ended its turn, or more dialogues wait than run, ended 
 for a long one, nor many for a few.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 import warnings

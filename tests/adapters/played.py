@@ -1,7 +1,5 @@
 """The same words said through an adapter and to the rollout worker: what both must agree on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, ClassVar
 

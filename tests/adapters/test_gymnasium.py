@@ -1,7 +1,5 @@
 """The Gymnasium environment: Gymnasium's own check, and the worker's dialogues."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 The model does not know the partner's rules. So llama.cpp's grammars choose its replies, and the test is of what surrounds them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """The OpenEnv server, over HTTP and WebSocket on loopback, and through TRL's environment_factory."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib.util
 import json

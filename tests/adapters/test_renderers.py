@@ -4,8 +4,6 @@ The templates are those that TRL ships; a tokenizer made here has each family's 
 are gpt-oss, whose renderer downloads a vocabulary, and families of which TRL ships no template, or one of another revision (DeepSeek V3).
 """
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The session: whatever is said, its dialogue is the rollout worker's."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

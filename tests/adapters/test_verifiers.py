@@ -1,7 +1,5 @@
 """The environment package of verifiers, run by verifiers' own rollout code and by its vf-eval against servers on loopback."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

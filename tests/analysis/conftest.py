@@ -1,7 +1,5 @@
 """Logs of made-up runs, shared by the tests of this room."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import orjson

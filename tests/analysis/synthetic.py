@@ -5,8 +5,6 @@ What is simulated is known: how the number of questions grows with the step in e
 best one given what its author knows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs are seeds of one arm only if they differ in their seed alone; what is not pooled is said, with why."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Contrasts over seeds and games: against known formulas, and by simulated coverage."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """The analysis asks the game, and does without what a game does not offer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar

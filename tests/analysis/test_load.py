@@ -1,7 +1,5 @@
 """Every line of a log is counted once, as a dialogue or as a reason why not; a row is a dialogue with its origin and measures."""
 
-from __future__ import annotations
-
 import copy
 import io
 import random

@@ -1,7 +1,5 @@
 """The numbers and sentences of the report, on runs whose behaviour is known; all values of a small log are in `tests/goldens`."""
 
-from __future__ import annotations
-
 import io
 from dataclasses import replace
 from pathlib import Path

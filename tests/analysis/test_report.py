@@ -1,7 +1,5 @@
 """The whole way from logs to a page: its files, what a reader finds on it, and that nothing a log says is more than text."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

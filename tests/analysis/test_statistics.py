@@ -1,7 +1,5 @@
 """Statistics against known answers: by hand, by scipy and statsmodels where they overlap, by simulated coverage."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

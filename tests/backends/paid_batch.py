@@ -1,7 +1,5 @@
 """One step's dialogues, as every trainer is given them: two groups of four, of unequal lengths; one failed, one was truncated."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -3,8 +3,6 @@
 An adapter is a function (scene, tokenizer, folder, held_out) -> Played. The step is the fifth; held-out games are played after it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace

@@ -6,8 +6,6 @@ For each WORDS, a command line as JSON, it prints the flags that slime's parser 
 imports and nothing here needs is stand-ins without content.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.abc
 import importlib.machinery

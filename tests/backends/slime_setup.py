@@ -2,8 +2,6 @@
 follows a script. Where slime's sources are not at hand, these tests are skipped.
 """
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import random

@@ -1,7 +1,5 @@
 """A run becomes a model folder that loads, says what it is, and plays as the checkpoint did; or nothing changes. By each trainer's own tool."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("trl")

@@ -9,8 +9,6 @@ Invariants:
     A failed dialogue is logged and trains no token.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

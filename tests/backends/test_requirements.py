@@ -1,7 +1,5 @@
 """What a game must say for a config to be trained with it; and what the launch takes for Megatron's rules, asked of Megatron itself."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

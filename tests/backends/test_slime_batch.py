@@ -1,7 +1,5 @@
 """A rollout's samples under slime: baselines, group filter, dialogue log and metrics. A failed game moves no number but its own."""
 
-from __future__ import annotations
-
 import copy
 import math
 from pathlib import Path

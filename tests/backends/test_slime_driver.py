@@ -1,7 +1,5 @@
 """The driver over slime's own train.py and train_async.py, without a GPU: stand-ins for what the scripts import, which note every call."""
 
-from __future__ import annotations
-
 import sys
 from argparse import Namespace
 from collections.abc import Callable

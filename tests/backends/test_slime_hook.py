@@ -3,8 +3,6 @@
 What fails fails a sample and nothing else; a game that slime aborts or cancels is played again from its first turn.
 """
 
-from __future__ import annotations
-
 import asyncio
 import copy
 from collections.abc import Callable

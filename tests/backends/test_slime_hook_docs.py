@@ -2,8 +2,6 @@
 the table of `Sample` names what the hook fills.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -3,8 +3,6 @@
 `make test-slime` shows the rest.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

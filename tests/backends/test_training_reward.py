@@ -1,7 +1,5 @@
 """The same dialogues are given the same under TRL, slime and verl, and each trainer's own functions compare what is given."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from statistics import fmean, stdev
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """GRPO through the real TRL: dialogues in the order of its prompts, failed ones without a say, what is paid, resumption to the bit."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

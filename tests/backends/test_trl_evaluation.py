@@ -1,7 +1,5 @@
 """Held-out games played during training (`train.eval_every`): training is the same without them, and none is played twice."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from pathlib import Path

@@ -2,8 +2,6 @@
 that of GRPO by hand, KL and masks included.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A run on one machine and its folder: a mistake costs nothing, a full disk loses nothing, two processes are one run."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import re

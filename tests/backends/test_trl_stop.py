@@ -1,7 +1,5 @@
 """A policy that diverged, or a partner that takes no more calls, ends a run in a sentence: nothing broken is saved, and the run goes on."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

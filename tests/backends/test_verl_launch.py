@@ -1,7 +1,5 @@
 """The launcher's command line, held against the real verl: hydra composes it and verl validates it."""
 
-from __future__ import annotations
-
 import os
 import runpy
 import shlex

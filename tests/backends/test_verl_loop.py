@@ -1,7 +1,5 @@
 """The agent loops in verl's real worker, with a server of its protocol: what verl is given, and its advantages."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import json

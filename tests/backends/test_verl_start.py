@@ -1,7 +1,5 @@
 """`slim-rl train --backend verl`, up to where verl's own program starts: what is looked at first, and what it is given."""
 
-from __future__ import annotations
-
 import signal
 import sys
 from pathlib import Path

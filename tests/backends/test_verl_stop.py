@@ -1,7 +1,5 @@
 """verl's own training loop, stopped: no step that the stop met is trained on, and those before it are saved."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -2,8 +2,6 @@
 replay buffer. Only the engine is a stand-in.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

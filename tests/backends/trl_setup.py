@@ -1,7 +1,5 @@
 """A tiny game and model that TRL trains in a second a step: its trainer with our rollouts, whole runs, and what they leave."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """verl's real worker with a server of its protocol: runs small enough for a CPU, dialogues played in them, batched as verl does."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A command of `slim-rl` as the tests of this room run it."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command line: light to start, one sentence for what is wrong."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """`slim-rl doctor` on machines well and ill: each fault is its own line with its fix, and none of them hides the others."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, ClassVar

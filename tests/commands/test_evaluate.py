@@ -1,7 +1,5 @@
 """Evaluation cells: resumable, comparable, with interventions that do what they say."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from pathlib import Path

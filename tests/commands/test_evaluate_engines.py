@@ -1,7 +1,5 @@
 """`slim-rl evaluate` with a chat model, and with checkpoints behind servers: one table, one log, the same measures."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`slim-rl generate`: files of games, whole or not at all."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

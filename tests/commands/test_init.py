@@ -1,7 +1,5 @@
 """`slim-rl lab init`: the files of an experiment work as they are, from an empty folder to the page."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

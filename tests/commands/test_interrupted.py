@@ -1,7 +1,5 @@
 """Ctrl-C ends a command with a sentence on how to go on, and the next start goes on from there."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

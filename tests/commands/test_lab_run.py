@@ -1,7 +1,5 @@
 """Experiments: arms times seeds as separate runs."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

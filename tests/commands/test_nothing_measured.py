@@ -1,7 +1,5 @@
 """Commands in which every dialogue failed end with one sentence and exit code 1; models are played as they were trained."""
 
-from __future__ import annotations
-
 import io
 import shutil
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """The game in the terminal."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

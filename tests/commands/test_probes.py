@@ -1,7 +1,5 @@
 """The probes of docs/how-to/evaluate-and-compare.md: each command is run as it is printed, but for who plays, and does what is said of it."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Dialogues of a log in the terminal."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A two-seat game small enough to follow, and a policy that says what it is told to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Token boundaries against real chat templates."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

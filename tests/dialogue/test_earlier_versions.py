@@ -1,7 +1,5 @@
 """What earlier versions wrote: a log of format 3 with the measures that its writer printed of it, and a run of slim_rl 0.2.0."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

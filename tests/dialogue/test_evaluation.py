@@ -1,7 +1,5 @@
 """Held-out games: none is played twice, and Ctrl-C begins no further one."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from dataclasses import replace

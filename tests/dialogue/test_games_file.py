@@ -1,7 +1,5 @@
 """Games files: readable by slime and verl, never of other settings, never shared between train and eval; a user's own need only a state."""
 
-from __future__ import annotations
-
 import asyncio
 import bz2
 import gzip

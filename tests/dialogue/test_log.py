@@ -1,7 +1,5 @@
 """The dialogue log: whole lines, whatever was said and whenever it stopped."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

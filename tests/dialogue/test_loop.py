@@ -1,7 +1,5 @@
 """The turn loop: the token invariant, limits, failures, resumption, self-play."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

@@ -1,7 +1,5 @@
 """Annotations and measures of small dialogues counted by hand."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

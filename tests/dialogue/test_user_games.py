@@ -1,7 +1,5 @@
 """A user's game, once right and once wrong in each way: its replies are in the record, and each fault is one sentence."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

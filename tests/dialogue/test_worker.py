@@ -1,7 +1,5 @@
 """Partner of each dialogue, by a kind or drawn from a mixture, and what the rollout worker writes of it."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass

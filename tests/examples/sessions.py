@@ -1,7 +1,5 @@
 """Sessions with an example: a config with its files in one folder, a dialogue of given turns, a person at the keyboard, and a whole run."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """GRPO by hand: its gradient is TRL's, only the policy's own tokens are in it, and a failed dialogue is in nothing."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable

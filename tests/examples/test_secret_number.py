@@ -1,7 +1,5 @@
 """The worked example of your own game: playable, rewarded by its trajectory, and known to every backend by its name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

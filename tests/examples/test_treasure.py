@@ -1,7 +1,5 @@
 """The second example, a game for two: playable, measured by its own annotations, trained, evaluated and reported as it stands."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

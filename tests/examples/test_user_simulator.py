@@ -1,7 +1,5 @@
 """The user simulator: every task can be solved by asking, a model may be the user, and each trainer, evaluation and report has it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

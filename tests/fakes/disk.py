@@ -1,7 +1,5 @@
 """A full disk, for this process and for those it starts meanwhile."""
 
-from __future__ import annotations
-
 import resource
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Models small enough to make on the spot, with random weights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -4,8 +4,6 @@ They are checkouts that SLIME_DIR (or SLIME_DIRS, several, separated by colons) 
 project, unpacked once. Where there is neither, such tests skip with one sentence.
 """
 
-from __future__ import annotations
-
 import base64
 import importlib
 import importlib.util

@@ -7,8 +7,6 @@ with 400, and so is another model's name.
 In a separate process, with vLLM's own flags: ``python -m tests.fakes.vllm_server --model DIR --host 127.0.0.1 --port 8000``.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

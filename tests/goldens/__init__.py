@@ -9,8 +9,6 @@ Write a golden anew only for a change that is meant to move its figures, and nam
 Counts, ids and words are compared exactly; floats to a relative 1e-4, since processors and libraries round differently.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Writes goldens anew: those that are named, or all."""
 
-from __future__ import annotations
-
 import sys
 
 from tests.goldens import NAMES, write

@@ -1,7 +1,5 @@
 """The first steps of `make run`, on fewer games: each dialogue, each reward, each update."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The flags and keys that each shipped config gives to each trainer; None where the trainer refuses the config."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable

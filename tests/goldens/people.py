@@ -1,7 +1,5 @@
 """The recorded human games: what each turn becomes and what each game's reward is."""
 
-from __future__ import annotations
-
 import unittest
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The commands that `slim-rl lab run` plans for each committed experiment."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """Each Sample that slime's own rollout code gets from the hook: one partner, limits, a failing engine, self-play, one seat."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 The log was written by `python -m tests.goldens.summary`, once: its lines are real dialogues of data/warmstart.
 """
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from pathlib import Path

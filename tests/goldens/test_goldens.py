@@ -1,7 +1,5 @@
 """Figures of the whole chain against the goldens beside this file."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Logs, and an experiment of made-up runs whose behaviour is known."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Committed results follow from the values beside them, and damaged values are one sentence."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Credit by the turn: shaping moves no total, failed dialogues have no say."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

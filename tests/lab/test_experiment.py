@@ -1,7 +1,5 @@
 """What an experiment shows: its contrasts, on made-up runs whose behaviour is known."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

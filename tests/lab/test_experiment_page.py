@@ -1,7 +1,5 @@
 """The page, the README and the tables of an experiment, on made-up runs."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

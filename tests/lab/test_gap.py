@@ -1,7 +1,5 @@
 """The ledger of asking: its parts sum to the whole, and its ideal asker is as good as it is called."""
 
-from __future__ import annotations
-
 from itertools import permutations
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a config pays is said before it is trained on, and every config that comes with slim_rl pays for asking."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The gate of analysis/qwen: its shares, its bounds, and that its names are in no demonstration."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

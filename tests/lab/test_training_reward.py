@@ -1,7 +1,5 @@
 """What a dialogue is paid: the game's reward, or what an arm of an experiment puts in its place. The log keeps the game's."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What a model is taught by is complete."""
 
-from __future__ import annotations
-
 from itertools import groupby
 from pathlib import Path
 

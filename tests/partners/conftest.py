@@ -1,7 +1,5 @@
 """The endpoint of this room's tests."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest

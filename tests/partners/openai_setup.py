@@ -1,7 +1,5 @@
 """A game in the middle of a dialogue, as the chat partner sees it, and a partner of the loopback server."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sqlite3

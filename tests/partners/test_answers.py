@@ -1,7 +1,5 @@
 """What comes back from an endpoint, and what comes of it: a row of answers.txt each."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -1,7 +1,5 @@
 """The cassette: one answer a key, whatever processes do to it, and whatever happens to them."""
 
-from __future__ import annotations
-
 import asyncio
 import sqlite3
 import time

@@ -1,7 +1,5 @@
 """The endpoint in a run: retries, limits, outages, the account's faults, keys and addresses, refused parameters, event loops, Ctrl-C."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import importlib

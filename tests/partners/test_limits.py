@@ -1,7 +1,5 @@
 """Rate limit and breaker on a clock of the test's own."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine

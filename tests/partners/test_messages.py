@@ -1,7 +1,5 @@
 """The chat partner's request, in which a player's words can pass for nothing but that player's words; and what it says of itself."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

@@ -1,7 +1,5 @@
 """What calls cost: counted whatever the endpoint says, within one budget for all starts and processes of a run, and kept at every kind of stop."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

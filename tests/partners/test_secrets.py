@@ -1,7 +1,5 @@
 """No secret gets out, whatever an endpoint repeats of it."""
 
-from __future__ import annotations
-
 import base64
 import json
 import logging

@@ -1,7 +1,5 @@
 """What is shared and kept between turns of a batch changes what is computed, and nothing else."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import random

@@ -1,7 +1,5 @@
 """Engines by name, for programs: replies to prompts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Adapters are merged into the model that was trained, or refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

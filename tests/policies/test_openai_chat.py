@@ -1,7 +1,5 @@
 """A chat model in the policy's seat: it reads what a trained policy reads, and what goes wrong is the endpoint's or its own."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

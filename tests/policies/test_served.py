@@ -1,7 +1,5 @@
 """The policy behind an SGLang or a vLLM server, over the wire."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from typing import Any

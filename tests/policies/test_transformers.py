@@ -1,7 +1,5 @@
 """The in-process policy: true logprobs, waves, limits."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import threading

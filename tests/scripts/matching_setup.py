@@ -1,7 +1,5 @@
 """scripts/run_matching.sh on a node of fakes: how tests start it, and what its command says."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

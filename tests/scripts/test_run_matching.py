@@ -1,7 +1,5 @@
 """scripts/run_matching.sh on a node of fakes: the command it builds."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

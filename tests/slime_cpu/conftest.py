@@ -1,7 +1,5 @@
 """slime and Megatron on this machine: a server that has imported them, in the environment that `make run-slime` makes."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import threading

@@ -6,8 +6,6 @@ A task is a function of `tests.slime_cpu.tasks`, imported in the fork. What it p
 torch saves it. A line on stdout says when the server is ready, and how each task ended: ok, or failed.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

@@ -3,8 +3,6 @@
 slime's own actor runs, in this process instead of one of Ray's: `ray.get` and `ray.put` hand on what they are given.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import shlex

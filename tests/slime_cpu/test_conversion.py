@@ -1,7 +1,5 @@
 """slime's conversion between Hugging Face and Megatron: both compute the same, and the way back gives the same weights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -11,8 +11,6 @@ trainers add epsilons of their own. Two things are slime's and verl's own:
     pytest -s tests/slime_cpu/test_one_gradient.py      prints each cell: the difference to slime's gradient, over slime's norm
 """
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 for a while and then for good, and the way back.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import time

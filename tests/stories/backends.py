@@ -1,7 +1,5 @@
 """One step of a game on each backend, as its own rollout code plays it; each function returns what the trainer's tracker is given."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A custom game in a folder of its own, and a log of a run that learns to ask in it."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 import sys

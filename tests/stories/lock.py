@@ -1,7 +1,5 @@
 """A game for two by itself: open a lock with four positions, of which the keeper knows the right one. It is copied to where its players are."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

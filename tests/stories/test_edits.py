@@ -5,8 +5,6 @@ a kind of question     its entry and its rule stand side by side
 a mixture's draw       of a partner per step instead of per game
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

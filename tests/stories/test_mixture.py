@@ -1,7 +1,5 @@
 """A mixture of partners gives a game the same one in every trainer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A custom game for two is one file, and a measure one entry of one table: every backend, table, figure and page has both."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 PYTHONPATH=tools python -m reference_pages     writes them, in a checkout
 """
 
-from __future__ import annotations
-
 from reference_pages import commands, config, metrics
 
 PAGES = {

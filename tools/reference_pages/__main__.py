@@ -1,7 +1,5 @@
 """Writes the pages into the checkout that the command runs in."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from reference_pages import PAGES

@@ -1,7 +1,5 @@
 """Page of the command line, from the typer functions."""
 
-from __future__ import annotations
-
 from reference_pages.tables import GENERATED, table
 from slim_rl.cli import COMMANDS, LAB
 from slim_rl.commands import load

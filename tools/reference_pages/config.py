@@ -1,7 +1,5 @@
 """Page of the config's keys, and configs/matching.yaml: every key that a run on slime reads, with its meaning."""
 
-from __future__ import annotations
-
 import json
 import re
 import textwrap

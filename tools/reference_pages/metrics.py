@@ -1,7 +1,5 @@
 """Page of metrics, from the table of measures."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from reference_pages.tables import GENERATED, table

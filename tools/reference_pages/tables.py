@@ -1,7 +1,5 @@
 """Markdown of generated pages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 GENERATED = "This page is generated: `PYTHONPATH=tools python -m reference_pages`."

@@ -1,7 +1,5 @@
 """The command: see `run`."""
 
-from __future__ import annotations
-
 import sys
 
 from slim_rl.backends import RESUME_HINT

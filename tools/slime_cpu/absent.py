@@ -6,8 +6,6 @@ Any name can be taken from them, as a class, a decorator or a module. Calling on
 called while modules are imported, so those calls return another name.
 """
 
-from __future__ import annotations
-
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import ModuleType

@@ -1,7 +1,5 @@
 """A CPU for slime's registry of accelerators, which is there for such additions: slime has CUDA and MUSA."""
 
-from __future__ import annotations
-
 import os
 from types import ModuleType
 from typing import Any

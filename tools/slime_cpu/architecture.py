@@ -3,8 +3,6 @@
 python -m slime_cpu.architecture FOLDER      prints them in one line
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from pathlib import Path

@@ -6,8 +6,6 @@ Ray is told of as many GPUs as the run's layout has; what it hands out under the
 one. It has no dashboard: nobody submits a job, and the dashboard's agent gives up where cores are busy.
 """
 
-from __future__ import annotations
-
 import importlib
 import sys
 import time

@@ -1,7 +1,5 @@
 """The environment of every process of a run without a GPU."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """slime's flags for a machine without a GPU, in addition to those of scripts/run_matching.sh. A flag that the user gives wins."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

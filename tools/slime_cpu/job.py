@@ -3,8 +3,6 @@
 python -P -m slime_cpu.job job submit --runtime-env FILE ... -- PYTHON -P -m slim_rl.backends.slime.driver SCRIPT FLAGS
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

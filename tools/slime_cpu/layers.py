@@ -4,8 +4,6 @@ Transformer Engine has no CPU. Megatron's local layers compute the same, but sli
 names only, and trains on packed sequences, which the local attention does not know.
 """
 
-from __future__ import annotations
-
 from argparse import Namespace
 from itertools import pairwise
 from typing import Any

@@ -4,8 +4,6 @@ torch's has no state before its first step, where Megatron asks for one to read 
 each weight, where Megatron hands the same one to all, so that each would count it up.
 """
 
-from __future__ import annotations
-
 from types import ModuleType
 from typing import Any
 

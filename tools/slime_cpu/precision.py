@@ -5,8 +5,6 @@ The weights stay inside the wrapper that Megatron puts around half-precision mod
 conversion of the weights is what is left out.
 """
 
-from __future__ import annotations
-
 from argparse import Namespace
 from types import ModuleType
 from typing import Any

@@ -1,7 +1,5 @@
 """Steps of a run on the screen, as its log of dialogues and slime's output grow: that output is long, and goes to a file."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import threading

@@ -3,8 +3,6 @@
 python -m slime_cpu.room MODEL FOLDER      for a model, in the folder of its run
 """
 
-from __future__ import annotations
-
 import sys
 from math import prod
 from pathlib import Path

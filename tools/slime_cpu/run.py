@@ -10,8 +10,6 @@ Every process that is started ends with this one. Files in the run's folder besi
     model/                     the trained model
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """SGLang's server, started for the length of a block. If it does not come up, the error ends with the end of its log."""
 
-from __future__ import annotations
-
 import random
 import socket
 import subprocess

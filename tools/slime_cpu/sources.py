@@ -8,8 +8,6 @@
 Nothing of them is changed, but that Megatron gets the patch which slime's own Dockerfile applies. A folder appears whole or not at all.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -6,8 +6,6 @@ SLIM_RL_SPLIT    train (without it) or eval games
 SLIM_RL_LOG      a file that each finished dialogue is appended to; then run one process only
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 from pathlib import Path

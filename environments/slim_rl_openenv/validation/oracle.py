@@ -7,8 +7,6 @@ Each player reads what its seat reads, and no more. Its words are worked out her
 `--write` also keeps the cheats' words in the first game, and what they earned, as canaries.json.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -4,8 +4,6 @@ It is made on first use from ``args.slim_rl``, which slime reads from the YAML f
 that changes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from argparse import Namespace

@@ -10,8 +10,6 @@ a run that the log functions stop (`RunStopped`, see `log`) saves the step that 
 a policy that has diverged ends the run without a save
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import sys

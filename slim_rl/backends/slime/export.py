@@ -4,8 +4,6 @@ A Hugging Face folder that slime wrote (``--save-hf 'SAVE_DIR/hf/{rollout_id}'``
 ``iter_0000049`` has had 50 updates.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 from pathlib import Path

@@ -3,8 +3,6 @@
 Each flag has one source: `_of_run` (the run's folder and games) or the config's fields (`slim_rl.config.trainers`).
 """
 
-from __future__ import annotations
-
 import ast
 import difflib
 import importlib

@@ -13,8 +13,6 @@ weights change during a game, it continues: each logprob is that of the weights 
 `abort_mode` asks for it; older ones set a flag, which the policy reads before each of its turns.
 """
 
-from __future__ import annotations
-
 import copy
 import uuid
 from argparse import Namespace

@@ -4,8 +4,6 @@ python -P -m slim_rl.backends.slime.job           prints slime's folder, empty i
 python -P -m slim_rl.backends.slime.job CONFIG    prints the job's runtime environment for a run's config.yaml (JSON)
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

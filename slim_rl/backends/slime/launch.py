@@ -4,8 +4,6 @@ The script holds the flags and starts the processes. It gets the flags that depe
 what can be wrong (config, model, games, partner), and writes the run's config.yaml and missing games.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from functools import partial

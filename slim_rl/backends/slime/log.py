@@ -8,8 +8,6 @@ Invariants:
     A resumed run removes the lines of the steps that it plays again, and no line of another run.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from argparse import Namespace

@@ -1,7 +1,5 @@
 """The policy over slime's engines. It keeps the engine's metadata of each turn (`metas`) for slime's sample."""
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections.abc import Mapping
 from functools import partial

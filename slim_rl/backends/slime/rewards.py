@@ -4,8 +4,6 @@ A failed game is in no group's mean or deviation, its advantage is 0, and a grou
 seat's dialogue counts as one in the loss, as under the other trainers.
 """
 
-from __future__ import annotations
-
 from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """TRL's arguments from a config."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """Callbacks of TRL's trainer: a progress bar, one line of metrics per step, and held-out games in between."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path

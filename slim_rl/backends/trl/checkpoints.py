@@ -1,7 +1,5 @@
 """Checkpoints of TRL's trainer: whole ones have the state of the trainer, which it writes last."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

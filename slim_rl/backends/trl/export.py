@@ -1,7 +1,5 @@
 """A checkpoint of TRL's: all weights, or adapters, which are merged into the model that training started from."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from slim_rl.backends.trl.checkpoints import restore, whole_checkpoints

@@ -1,7 +1,5 @@
 """Trainers that stop at a loss, a gradient or a weight that is not a finite number."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """`slim-rl train` with TRL: the run itself, in this process."""
 
-from __future__ import annotations
-
 import warnings
 
 from slim_rl.backends import Request, Result, say

@@ -1,7 +1,5 @@
 """Micro-batches without what changes nothing: dialogues of like length together, no padding, and none without an advantage."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

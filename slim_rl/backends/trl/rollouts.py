@@ -7,8 +7,6 @@ group's baseline, and an all-zero mask.
 `rollout_func` is experimental in TRL (1.16.0 is pinned); only `Rollouts.__call__` depends on it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections import Counter

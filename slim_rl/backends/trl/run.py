@@ -16,8 +16,6 @@ Nothing is written there before model, games and partner are known to be usable,
 torchrun rank 0 alone prints and saves.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from contextlib import ExitStack

@@ -7,8 +7,6 @@ TRL 1.16 on a CPU projects every position of prompt and completion onto the voca
 are prompt, and the dialogues of a group share it.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Any

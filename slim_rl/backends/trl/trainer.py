@@ -1,7 +1,5 @@
 """GRPO on one machine: TRL's GRPOTrainer, given our dialogues, advantages of turns and callbacks."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from pathlib import Path

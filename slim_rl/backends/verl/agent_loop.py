@@ -5,8 +5,6 @@ A dialogue that failed gives verl nothing (an empty list of outputs): it is logg
 group's baseline.
 """
 
-from __future__ import annotations
-
 import functools
 import logging
 import math

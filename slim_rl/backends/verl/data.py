@@ -3,8 +3,6 @@
 The game is JSON text in `extra_info` (`read_game_state`), since games of different shapes have no common Arrow type.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path

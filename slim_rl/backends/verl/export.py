@@ -2,8 +2,6 @@
 separately, are merged into the model.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from importlib.util import find_spec

@@ -6,8 +6,6 @@
 in the environment say where the three models start.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import sys

@@ -6,8 +6,6 @@
   the trainer looks for it before it learns from a step's dialogues
 """
 
-from __future__ import annotations
-
 import functools
 import os
 from collections import Counter

@@ -1,7 +1,5 @@
 """The policy as verl serves it: token ids to its server manager, sampled ids and logprobs back."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any

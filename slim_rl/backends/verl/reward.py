@@ -5,8 +5,6 @@
 The environment itself reads the answer. An answer that it cannot read is counted and gets reward 0; its meaning is never guessed.
 """
 
-from __future__ import annotations
-
 import functools
 from math import isfinite
 from typing import Any

@@ -1,7 +1,5 @@
 """verl's settings for a config. Needs verl to compose them, but no GPU."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import io

@@ -4,8 +4,6 @@ trainer = make_trainer(load_config("configs/verl_ppo.yaml"))    # in a Ray drive
 fit(trainer)                                                    # from here on it needs GPUs
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

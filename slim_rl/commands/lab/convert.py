@@ -1,7 +1,5 @@
 """`slim-rl lab convert`: converts recorded human games to chat data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

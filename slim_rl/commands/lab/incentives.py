@@ -1,7 +1,5 @@
 """`slim-rl lab incentives`: estimates, before training, whether asking raises the reward under a config."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

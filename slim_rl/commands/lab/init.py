@@ -1,7 +1,5 @@
 """`slim-rl lab init`: copies slim_rl's configs, examples and scripts, among them the files of a new experiment."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """`slim-rl lab page`: writes an experiment's page from the logs and contrasts that its YAML names."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -19,8 +19,6 @@ In an arm's values, `{log:NAME}` stands for the log folder of arm NAME's run wit
 Everything is checked before anything runs. Complete runs are skipped, interrupted ones resume.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

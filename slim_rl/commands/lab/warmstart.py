@@ -1,7 +1,5 @@
 """`slim-rl lab warmstart`: trains the tiny initial policy of local runs on demonstrations."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

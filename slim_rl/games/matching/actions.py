@@ -5,8 +5,6 @@ every reviewer exactly once, in pairs, each pair within one line; how the pairs 
 order, separator, full or short names) does not matter. Words that are neither names nor form are refused.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from bisect import bisect_left

@@ -3,8 +3,6 @@
 It depends on (seed, i) and the config alone. With DialOp's hardness one draw in some 3,000 is kept, and a game takes 12 ms; without, 0.5 ms.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor

@@ -3,8 +3,6 @@
 It asks how well a policy plans when there is nothing left to ask, and is verl's single-turn mode (docs/how-to/verl.md).
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from slim_rl.games.matching.actions import Action, ActionError

@@ -3,8 +3,6 @@
 Kept short, since a small model reads them too; the names and numbers are those of the game at hand.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from typing import Any

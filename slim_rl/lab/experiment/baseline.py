@@ -8,8 +8,6 @@ Every point is a mean over held-out games; its questions and informative pairs i
     trained    arm -> one per run
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

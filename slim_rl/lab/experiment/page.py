@@ -3,8 +3,6 @@
 The page can be made again from the Parquet files. Its interpretation is written by hand (`Manifest.text`) and copied unchanged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Batches of demonstrations, and the trainer of adapters that reads them."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 With AdamW alone, a model of this size needs several times as many demonstrations to copy numbers from a conversation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Small tokenizer like Qwen's: byte-level BPE with ChatML control tokens. It can encode any text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -9,8 +9,6 @@ out of the loss, so that only the demonstrations determine how often the model a
 Demonstration games have a separate seed and are in neither split of the run's data.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import math

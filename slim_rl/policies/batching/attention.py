@@ -4,8 +4,6 @@ transformers copies them if there is an attention mask (`repeat_kv`), which on a
 dialogues of 330 tokens, 4 heads and 2 of keys, a layer's step takes 25 ms with copies and 4.4 ms without. The numbers are the same.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

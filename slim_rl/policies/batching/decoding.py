@@ -5,8 +5,6 @@ Invariant: a row's states are those of all its tokens except the last, in order 
 Rows can leave and join if every layer of the model attends to everything; with other models a batch runs to its end.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Attention reads them in place, and each new token is written behind them: nothing is copied except when rows join or leave.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from inspect import signature
 from typing import Any

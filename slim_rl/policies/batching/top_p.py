@@ -4,8 +4,6 @@ It keeps the same tokens as transformers' `TopPLogitsWarper`, which sorts the wh
 on a CPU that takes ten times as long.
 """
 
-from __future__ import annotations
-
 import torch
 
 _FIRST = 32  # tokens looked at first; 32 times as many where these are not enough

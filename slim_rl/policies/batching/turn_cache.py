@@ -5,8 +5,6 @@ Invariant: a dialogue's cached ids are a prefix of its next input, or they are d
 Only for models whose layers all attend to everything. When the weights change, call `clear`.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass

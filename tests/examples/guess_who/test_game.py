@@ -7,8 +7,6 @@ Yuri                 x
 Rosa                          x
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Guess Who as a run has it: with a chat model as its partner, taught, trained, evaluated and reported, all by the project's own commands."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Actions are read strictly about meaning and leniently about form."""
 
-from __future__ import annotations
-
 import json
 import random
 import unicodedata

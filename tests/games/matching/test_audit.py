@@ -1,7 +1,5 @@
 """The audit: the scripted partners come out as what they are, and each fault is found where it was put."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

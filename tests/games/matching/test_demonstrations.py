@@ -1,7 +1,5 @@
 """The scripted player that the local model learns from."""
 
-from __future__ import annotations
-
 import asyncio
 import statistics
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rules of the matching game, of its aids and of its game for one: games of `games.yaml`, and any texts."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

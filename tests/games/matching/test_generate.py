@@ -1,7 +1,5 @@
 """Generated games are DialOp's distribution, never easy, and a function of (config, seed, number) alone."""
 
-from __future__ import annotations
-
 import itertools
 import pickle
 

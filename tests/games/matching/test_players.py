@@ -1,7 +1,5 @@
 """Scripted players and policies: an honest one plans by all it knows, no cheat earns more than it, and a floor lies below a ceiling."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

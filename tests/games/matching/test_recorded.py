@@ -1,7 +1,5 @@
 """Recorded games: scored as they were, made playable, and chat data with targets where people spoke."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Dialogues of a game that works plans out (`game.planner: solver`) and shows what is known (`game.show_known`); its rules: `games.yaml`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """State of a matching game: what it scores, how it is read from disk, and which states are refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

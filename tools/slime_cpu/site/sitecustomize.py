@@ -4,8 +4,6 @@ It puts each stand-in in place when what it stands in for is first imported, and
 never need one.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.abc
 import importlib.machinery

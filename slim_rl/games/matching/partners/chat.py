@@ -6,8 +6,6 @@ nothing. The game's own parser decides what is a proposal. A reply is one valid 
 asks for: [accept] or [reject] where a proposal waits, else [message]; the shy partner does not propose.
 """
 
-from __future__ import annotations
-
 import re
 from importlib import resources
 from importlib.resources.abc import Traversable

@@ -7,8 +7,6 @@ if and only if its value reaches a fraction of the partner's own best plan. On 8
 is best for both tables together.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import lru_cache

@@ -9,8 +9,6 @@ All judge proposals alike (see `judging`). A reply depends on the view alone, it
 regular, so that a small model can learn to read them.
 """
 
-from __future__ import annotations
-
 import itertools
 import random
 from abc import abstractmethod

@@ -17,8 +17,6 @@ but credits to no question.
 Whenever the same dialogue would get other annotations, `MatchingInstrument.annotator_version` is raised.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A value counts for a pair if the reply states it next to the pair's names. If th
 be the answer: one number for one pair, or as many numbers as pairs, in the order asked. "Quite good" is not a value.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import Literal

@@ -25,8 +25,6 @@ One assignment and one all-pairs shortest path (Floyd-Warshall over the alternat
 all n * n cells at once, so nothing is solved again cell by cell.
 """
 
-from __future__ import annotations
-
 import random
 import zlib
 from collections.abc import Iterable, Mapping, Sequence

@@ -3,8 +3,6 @@
 A clause asks only if a question mark closes it or it begins as a question or a request. Patterns read masked text (`masking`).
 """
 
-from __future__ import annotations
-
 import re
 from typing import Literal
 

@@ -3,8 +3,6 @@
 Everyday misspellings are corrected. Patterns written for masked text hold for any roster.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import lru_cache

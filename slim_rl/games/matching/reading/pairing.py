@@ -6,8 +6,6 @@ Names of one kind side by side share the other kind: "R0 or R2 for P6" is two pa
 group begins the next one: "R0 on P0 and P3, R7 on P7" is three pairs.
 """
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 

@@ -7,8 +7,6 @@ Invariants:
     What a reading cannot read is `unread`: partners are vague to it.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

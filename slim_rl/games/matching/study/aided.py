@@ -7,8 +7,6 @@ Invariants:
     The player's own view takes precedence; of a pair stated twice, the last value counts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache

@@ -8,8 +8,6 @@ second time and independently, so that a value that the shared reading misses is
 no other count except `malformed` and `aside`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -6,8 +6,6 @@ yoked      a partner that repeats another dialogue's revelations turn by turn, w
            brought, but asking does not bring it
 """
 
-from __future__ import annotations
-
 import random
 from collections import defaultdict
 from dataclasses import InitVar, dataclass

@@ -1,7 +1,5 @@
 """Values of each turn of an annotated dialogue, by the policy's knowledge then, for per-turn credit (`slim_rl.lab.credit`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from statistics import fmean
 

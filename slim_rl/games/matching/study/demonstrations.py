@@ -5,8 +5,6 @@ cell counts as the mean. How many questions it asks, and of which kind, is drawn
 on it can ask but has no reason to: that is left to reinforcement learning.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal

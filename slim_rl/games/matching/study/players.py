@@ -6,8 +6,6 @@ Some are honest and ask more or fewer questions, some try to do without, and som
     of two players that differ in the number of their questions, the second asks all that the first asks, and then more
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

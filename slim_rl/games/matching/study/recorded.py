@@ -6,8 +6,6 @@ here allows none of that, so a record is first made into a game that can be play
 gives no error and the recorded reward. Words that had to be supplied for that are the partner's, or the player's own but no target.
 """
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,6 @@ The plans are made on the given games, so their rewards belong to these boards a
 state as on disk, the policy's seat); states of other games are left out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any

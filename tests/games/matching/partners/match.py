@@ -1,7 +1,5 @@
 """A match between a partner and a player whose words are given, on boards of all kinds."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Partners that a policy is tried on: one that errs, one with other words, and one that repeats what was told elsewhere."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Scripted partners: what they tell, in which words, at which dose, and which plans they accept."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

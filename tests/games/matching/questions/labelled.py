@@ -6,8 +6,6 @@ A file, except that of human messages, has one JSON object a line: `text`, `prev
 [reviewer, paper] names that it asks about.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Collection, Iterator, Sequence

@@ -1,7 +1,5 @@
 """What a reply makes of the message before it, and that a score told in answer to a message was asked for, however it is worded."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The worth of questions, against brute force and against the reference points of the 3x3 game."""
 
-from __future__ import annotations
-
 from itertools import permutations, product
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Dialogues of a player who says given messages, and what it may learn."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -5,8 +5,6 @@ A line has its `text`, the messages `before` it, and what it is to be: the pairs
 the `names` in it, the values that it `states`, and what it is `masked`.
 """
 
-from __future__ import annotations
-
 import json
 import string
 import time
