@@ -23,12 +23,6 @@ from slim_rl.formats import count, known, plain, words
 from slim_rl.measured import measured
 
 STEP_STRATA = 10
-CHIPS = (
-    "Numbers of a turn are shares of the game's best score. State value: expected score of the best plan before the turn, given what the policy "
-    "knows; above 1 if it expects more than the best plan scores. Question value: how the answer changed that expectation; a low score lowers it, "
-    "however good the question. Gain: how the answer changed the true score of that plan. Regret: expected value of the best question minus that "
-    "of this one; 0 if none is better. Forced: written by an intervention, and not counted as the policy's."
-)
 
 
 @dataclass(frozen=True, slots=True)

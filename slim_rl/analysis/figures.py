@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from slim_rl.analysis.tables import TEXTS
 from slim_rl.formats import NOT_MEASURED, sentence, words
 
 ARM_COLOURS = {
@@ -32,6 +33,7 @@ ARM_COLOURS = {
 SPARE_COLOURS = ("#E69F00", "#56B4E9", "#8C6D31", "#882255", "#117733", "#332288")
 LAYER_COLOURS = ("#0072B2", "#56B4E9", "#E69F00", "#B8B8B8", "#009E73", "#CC79A7", "#8C6D31", "#882255")
 INK, SOFT = "#222222", "#6B6B6B"
+_CAPTIONS = TEXTS["figures"]
 _STYLE = Path(__file__).with_name("page") / "figures.mplstyle"
 _UNDATED: dict[str, dict[str, Any]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
 
@@ -281,35 +283,11 @@ def _by_count(results: Mapping[str, Any], key: str, what: str, askers: Mapping[s
 
 
 PLOTS = {
-    "training": Plot(
-        training,
-        "Information-seeking questions per game, and reward, over training; bands: 95% intervals over games. Thin lines: single runs; dots: "
-        "held-out games; dotted: plans made without a dialogue.",
-    ),
-    "training_by_partner": Plot(
-        training_by_partner,
-        "The same per partner of the mixture: how much the policy asks each, and what it earns with it; bands: 95% intervals over games.",
-    ),
-    "reward_by_questions": Plot(
-        reward_by_questions,
-        "Mean reward by number of information-seeking questions, with 95% intervals over games. A point's area is its number of "
-        "dialogues; points of fewer than 10 dialogues or 2 games are not drawn. "
-        "Dialogues with forced questions are left out.",
-        wide=False,
-    ),
-    "frontier": Plot(
-        frontier,
-        "Mean reward by number of informative pairs (pairs whose score the policy asked for, received, and did not know). Ideal asker: "
-        "always asks the question of the highest expected value; random asker: any question. Bands and bars: 95% intervals over games.",
-        wide=False,
-    ),
-    "question_kinds": Plot(
-        shares("kinds", "share of questions", "question_kinds"),
-        "Kinds of the policy's questions. A message of two kinds counts for both.",
-    ),
-    "stop_reasons": Plot(shares("stop_reasons", "share of dialogues"), "Why dialogues ended; failures have no reward."),
-    "measures": Plot(
-        measures,
-        "Other measures over training, without those that are zero throughout; bands: 95% intervals over games.",
-    ),
+    "training": Plot(training, _CAPTIONS["training"]),
+    "training_by_partner": Plot(training_by_partner, _CAPTIONS["training_by_partner"]),
+    "reward_by_questions": Plot(reward_by_questions, _CAPTIONS["reward_by_questions"], wide=False),
+    "frontier": Plot(frontier, _CAPTIONS["frontier"], wide=False),
+    "question_kinds": Plot(shares("kinds", "share of questions", "question_kinds"), _CAPTIONS["question_kinds"]),
+    "stop_reasons": Plot(shares("stop_reasons", "share of dialogues"), _CAPTIONS["stop_reasons"]),
+    "measures": Plot(measures, _CAPTIONS["measures"]),
 }

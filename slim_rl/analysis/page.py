@@ -77,7 +77,7 @@ class Page:
         sections: tables and figures.
         pictures: drawn figures by name.
         text: hand-written part, as Markdown.
-        games: dialogues to read; `sample` describes them, and `chips` the numbers of their turns.
+        games: dialogues to read; `sample` describes them.
         method, origin: how the numbers were computed; logs and command that the page was made from, as Markdown.
         colours: colour of each arm.
         seconds: time after which the page loads itself again; 0: never.
@@ -95,7 +95,6 @@ class Page:
     about: str = ""
     text: str = ""
     sample: str = ""
-    chips: str = ""
     games: Sequence[Game] = ()
     seconds: int = 0
 

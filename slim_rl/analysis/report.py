@@ -8,13 +8,13 @@ from typing import Any
 
 from slim_rl import provenance
 from slim_rl.analysis.arms import TRAIN
-from slim_rl.analysis.dialogues import CHIPS, Game
+from slim_rl.analysis.dialogues import Game
 from slim_rl.analysis.figures import PLOTS, colours
 from slim_rl.analysis.held_out import comparable
 from slim_rl.analysis.load import Log, frame_of
 from slim_rl.analysis.page import Page, Picture, Section
 from slim_rl.analysis.summary import reference_lines, summarise
-from slim_rl.analysis.tables import Row, Table, value
+from slim_rl.analysis.tables import TEXTS, Row, Table, value
 from slim_rl.analysis.verdict import by_how_much, on_pair
 from slim_rl.dialogue.measures import shown_in
 from slim_rl.dialogue.record import Dialogue
@@ -24,11 +24,7 @@ Results = Mapping[str, Any]
 TITLE = "What did the policy learn to ask?"
 MOST_SOURCES = 3  # commands listed on the page
 MOST_PAIRS = 3  # pairs of policies in sentences; the table has all
-METHOD = (
-    "Dialogues are not independent: a game is played several times. Intervals are therefore over games, given these runs (clustered "
-    "errors for means, Wilson's form for shares), or over seeds and games if an arm has several runs (as if another seed played other "
-    "games). Failed dialogues have no reward; only the stop reasons count them."
-)
+CAPTIONS = TEXTS["tables"]
 SECTIONS: list[Callable[[Log, float], Section]] = []
 
 
@@ -84,10 +80,9 @@ def page(
         sections=parts,
         pictures=pictures,
         warnings=results["warnings"],
-        method=METHOD,
+        method=TEXTS["method"],
         origin=_origin(results),
         sample=_sample(results),
-        chips=CHIPS,
         games=games,
         colours=colours(results["arms"]),
         seconds=seconds,
@@ -111,10 +106,8 @@ def answer(dialogues: Iterable[Dialogue], people: Path | None = None) -> tuple[l
 def _first_tables(results: Results) -> list[Table]:
     """Returns the tables that stand with the answer: held-out games, differences between policies, references."""
     main = [row for row in results["held_out"] if _is_main(results, row["measure"])]
-    caption = "Held-out games, with 95% intervals."
-    if any(known(row["before"]) for row in main):
-        caption = "Held-out games: before → after training, and the change on the games played both times, with its 95% interval."
-    return [held_out(main, caption, "partner"), _compared(results), _references(results)]
+    about = "before_and_after" if any(known(row["before"]) for row in main) else "evaluated"
+    return [held_out(main, CAPTIONS[about], "partner"), _compared(results), _references(results)]
 
 
 # -- sentences ---------------------------------------------------------------------------------------------------------
@@ -221,10 +214,6 @@ def _is_main(results: Results, measure: str) -> bool:
 
 def _others(results: Results, rows: Sequence[Mapping[str, Any]]) -> Table:
     better = {"up": "more", "down": "less", "": DASH}
-    caption = (
-        "Other measures. If some games lack a measure, its change is over games that have it both times, and may differ from the "
-        "difference of the means. p is not corrected for the number of measures."
-    )
     cells = [
         {
             "arm": words(row["arm"]),
@@ -237,7 +226,7 @@ def _others(results: Results, rows: Sequence[Mapping[str, Any]]) -> Table:
         }
         for row in rows
     ]
-    return Table(caption, cells)
+    return Table(CAPTIONS["others"], cells)
 
 
 def _training(results: Results) -> Table:
@@ -256,8 +245,7 @@ def _training(results: Results) -> Table:
             }
             about = {"arm": words(arm), "partner": part["partner"], "dialogues": f"{part['dialogues']:,}"}
             rows.append({**about, **tenths})
-    caption = "Training: the first and the last tenth of the steps; 95% intervals over games."
-    return Table(caption, rows if any(results["ends"].values()) else [])
+    return Table(CAPTIONS["training"], rows if any(results["ends"].values()) else [])
 
 
 def _partners(results: Results) -> Table:
@@ -286,10 +274,7 @@ def _partners(results: Results) -> Table:
         }
         for row in rows
     ]
-    caption = (
-        "Partner faults (intended ones included), as shares of the opportunities; and the reward of dialogues without faults, with 95% "
-        "intervals over games."
-    )
+    caption = CAPTIONS["partners"]
     if never := [name for name in possible if name not in happened]:
         caption += f" Never, although possible: {', '.join(never)}."
     return Table(caption, cells if happened else [])
@@ -310,11 +295,6 @@ def _references(results: Results) -> Table:
 
 
 def _correlations(results: Results) -> Table:
-    caption = (
-        "Correlation of questions and reward among dialogues of one game, run and checkpoint, with 95% jackknife intervals over games. "
-        "It does not show causation: a policy may ask more because its plan was rejected, and an early agreement leaves no time to ask. "
-        "Forced questions (slim-rl evaluate --mode forced:3) measure the effect of asking."
-    )
     rows = [
         {
             "arm": words(row["arm"]),
@@ -325,7 +305,7 @@ def _correlations(results: Results) -> Table:
         }
         for row in results["correlations"]
     ]
-    return Table(caption, rows)
+    return Table(CAPTIONS["correlations"], rows)
 
 
 def checkpoints(results: Results) -> Table:
@@ -342,7 +322,7 @@ def checkpoints(results: Results) -> Table:
         for row in results["checkpoints"]
         if times[row["arm"], row["partner"]] >= 3
     ]
-    return Table("Held-out games by checkpoint; 95% intervals over games.", rows)
+    return Table(CAPTIONS["checkpoints"], rows)
 
 
 def _compared(results: Results) -> Table:
@@ -361,12 +341,7 @@ def _compared(results: Results) -> Table:
         }
         for row in results["compared"]
     ]
-    caption = (
-        "Arm minus baseline on the games that both played, with 95% t intervals over games (over seeds and games if both have several runs), "
-        "and p of the same test, not corrected for the number of pairs. Compared arms differ in policy, "
-        "partner or mode only."
-    )
-    return Table(caption, rows)
+    return Table(CAPTIONS["compared"], rows)
 
 
 def _measured(results: Results, row: Mapping[str, Any], signed: bool = False) -> dict[str, str]:
@@ -395,4 +370,4 @@ def _runs(results: Results) -> Table:
         }
         for run in results["runs"]
     ]
-    return Table("Dialogues read.", rows)
+    return Table(CAPTIONS["runs"], rows)

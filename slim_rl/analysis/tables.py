@@ -8,6 +8,7 @@ Invariants:
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -15,9 +16,11 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table as ScreenTable
 
+from slim_rl.config import read_yaml
 from slim_rl.formats import DASH, NOT_MEASURED, interval, known, plain
 
 Row = Mapping[str, str]
+TEXTS: dict[str, Any] = read_yaml(Path(__file__).with_name("page") / "texts.yaml")
 MOST_FOLDED = 5  # columns of a table on a screen whose cells are rather folded than laid on their side
 _NUMBER = re.compile(rf"[-+−<]? ?[\d.,]+|{DASH}|{NOT_MEASURED}")
 

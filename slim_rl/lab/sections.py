@@ -11,7 +11,7 @@ from slim_rl.analysis.page import Section
 from slim_rl.analysis.report import held_out as table_of
 from slim_rl.analysis.report import register
 from slim_rl.lab.askers import Askers
-from slim_rl.lab.experiment import baseline
+from slim_rl.lab.experiment import TEXTS, baseline
 from slim_rl.lab.gap import CAPTION, HEADING, LOSSES, with_gap
 
 
@@ -34,5 +34,5 @@ def gap_section(rows: Sequence[Mapping[str, Any]], condition: str) -> Section:
 @register
 def decoding_baseline(log: Log, price: float) -> Section:
     """Returns the initial policy's reward with forced questions, compared with that of trained runs."""
-    plot = Plot(baseline.of_report, baseline.CAPTION, wide=False)
+    plot = Plot(baseline.of_report, TEXTS["figures"]["baseline"], wide=False)
     return Section("Forced questions", {"baseline": baseline.of_frame(log.frame)}, plots={"baseline": plot})

@@ -20,10 +20,6 @@ from slim_rl.analysis.arms import TRAIN
 from slim_rl.analysis.figures import INK, SOFT, colours, short
 from slim_rl.analysis.held_out import completed, ends, runs_trained
 
-CAPTION = (
-    "Forced-question baseline: held-out reward of the initial policy after forced questions, each about a pair that it does not know and its "
-    "partner does, compared with trained policies, which choose their questions."
-)
 Points = dict[str, Any]
 _NUMBERS = ["questions", "informative_pairs", "reward"]
 _FORCED = {"questions": "questions_forced", "informative_pairs": "informative_forced"}

@@ -17,7 +17,7 @@ from slim_rl.analysis.figures import INK, SOFT, Plot, colours, curve, legend, pa
 from slim_rl.analysis.held_out import comparable
 from slim_rl.dialogue.measures import shown_in
 from slim_rl.formats import sentence
-from slim_rl.lab.experiment import baseline
+from slim_rl.lab.experiment import TEXTS, baseline
 from slim_rl.lab.experiment.contrasts import HELD_OUT, Contrasts, Outcome
 from slim_rl.lab.measures import NET_REWARD
 
@@ -146,20 +146,6 @@ def _frontier(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
 
 # by file name; drawn from the plays, the contrasts and the rows of `held_out.by_arm`
 PLOTS = {
-    "training": Plot(
-        _training,
-        "Arms that are compared, over training. Thin lines: single seeds; thick lines: their means; both smoothed.",
-    ),
-    "arms": Plot(
-        _arms,
-        "Each arm on held-out games after training, with 95% intervals over seeds and games (over games for one run). Small dots: single "
-        "seeds; hollow dots: initial policies.",
-    ),
-    "baseline": Plot(_baseline, baseline.CAPTION),
-    "frontier": Plot(
-        _frontier,
-        "Held-out net reward by number of questions. Lines: simulated askers that ask the best or random questions, equally many in every "
-        "game (bands: 95% intervals over games). Star: the ideal asker, which stops by itself. Hollow dot: initial policy; dashed dots: the "
-        "same with forced questions; other dots: trained runs.",
-    ),
+    name: Plot(draw, TEXTS["figures"][name])
+    for name, draw in {"training": _training, "arms": _arms, "baseline": _baseline, "frontier": _frontier}.items()
 }

@@ -19,17 +19,13 @@ from slim_rl.analysis.tables import Table, value
 from slim_rl.analysis.verdict import verdicts
 from slim_rl.errors import ConfigError
 from slim_rl.formats import DASH, count, known, p_value, words
+from slim_rl.lab.experiment import TEXTS
 from slim_rl.lab.experiment import results as ex
 from slim_rl.lab.experiment.contrasts import HELD_OUT, Manifest, load_manifest
 from slim_rl.lab.experiment.figures import PLOTS
 from slim_rl.lab.experiment.results import Plays
 from slim_rl.lab.gap import LOSSES
 from slim_rl.lab.sections import gap_section
-
-METHOD = (
-    "The unit is one number per run and held-out game. Intervals are over seeds and games (as if another seed played other games); over "
-    "games, given that run, if there is one run; over seeds if a run has one number. Failed dialogues are left out."
-)
 
 
 def write(
@@ -69,7 +65,7 @@ def write(
             output_dir, sections, plays, contrasts, rows, forms=("png", "pdf") if paper else ("png",)
         ),
         origin=_origin(plays, manifest, manifest_path, command),
-        method=METHOD,
+        method=TEXTS["method"],
         colours=colours(plays.arms),
         warnings=ex.left_out(plays, manifest),
         text=text,
@@ -115,9 +111,7 @@ def _named(names: Sequence[str]) -> str:
 
 def _by_hand(path: Path | None) -> str:
     if path is None:
-        return (
-            "Nothing has been written yet about what this shows, what it cannot, and what was chosen after looking.\n"
-        )
+        return f"{TEXTS['nothing_written']}\n"
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -152,12 +146,6 @@ def _conditions(manifest: Manifest, rows: Sequence[dict[str, Any]]) -> list[Tabl
     return result
 
 
-_HOW = (
-    "Difference with its 95% interval; p: the larger of that interval's test and a permutation over seeds; minimum p: the smallest "
-    "possible with this number of seeds."
-)
-
-
 def _contrasts(compared: Sequence[dict[str, Any]], preregistered: bool) -> list[Table]:
     """Returns the tables of the contrasts of `results.compare`, primary ones first."""
     when = "preregistered" if preregistered else "chosen after runs had been seen"
@@ -166,8 +154,8 @@ def _contrasts(compared: Sequence[dict[str, Any]], preregistered: bool) -> list[
     holm = f"Holm p is corrected for all {len(primary)} contrasts of this family, including those not run."
     name = "Secondary contrasts" if primary else "Contrasts"
     return [
-        Table(f"Primary contrasts, {when}. {_HOW} {holm}", [_contrast(row) for row in primary]),
-        Table(f"{name}, {when}; uncorrected. {_HOW}", [_contrast(row) for row in secondary]),
+        Table(f"Primary contrasts, {when}. {TEXTS['contrasts']} {holm}", [_contrast(row) for row in primary]),
+        Table(f"{name}, {when}; uncorrected. {TEXTS['contrasts']}", [_contrast(row) for row in secondary]),
     ]
 
 
