@@ -5,7 +5,7 @@ Rewards of the random asker are means over `DRAWS` seeds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,19 +47,14 @@ class Askers:
         self.most = most
         self._rows: dict[Hashable, tuple[Floats, Floats]] = {}
 
-    def of(
-        self, environment: str, games: Sequence[tuple[str, int]], state: Callable[[int], Any], asker: str = IDEAL
-    ) -> Frontier | None:
-        """Returns an asker's frontier in these games; None if the environment has no such asker.
-
-        Args:
-            games: (name, seat of the policy) per game.
-            state: function from a game's index to its state.
-        """
-        keys = [(asker, environment, *game) for game in games]
-        new = {key: i for i, key in enumerate(keys) if key not in self._rows}
+    def frontier(self, log: Log, rows: pd.DataFrame, asker: str = IDEAL) -> Frontier | None:
+        """Returns an asker's frontier in the games of these dialogues of one environment; None if it has no such asker."""
+        environment = str(rows["environment"].iloc[0])
+        keys = [(asker, environment, str(row.cluster), row.seat) for row in rows.itertuples()]
+        new = {key: row for key, row in zip(keys, rows.itertuples(), strict=True) if key not in self._rows}
         if new:
-            solved = self._solve(environment, [(state(i), key[-1]) for key, i in new.items()], asker)
+            states = [(read_dialogue(log, row)["game_state"], row.seat) for row in new.values()]
+            solved = self._solve(environment, states, asker)
             if solved is None:
                 return None
             self._rows |= zip(new, zip(solved.rewards, solved.expected_gain, strict=True), strict=True)
@@ -78,16 +73,14 @@ class Askers:
         )
 
 
-def played_by(
-    log: Log, rows: pd.DataFrame, askers: Askers, asker: str = IDEAL
-) -> Iterator[tuple[pd.DataFrame, Frontier]]:
-    """Yields the dialogues of each policy, checkpoint and partner, with an asker's frontier in their games.
+def played_by(log: Log, rows: pd.DataFrame, askers: Askers) -> Iterator[tuple[pd.DataFrame, Frontier]]:
+    """Yields the dialogues of each policy, checkpoint and partner, with the ideal asker's frontier in their games.
 
     Skips games without such an asker, or without a measure of questions.
     """
     rows = rows[rows["questions"].notna()]
     for _, part in rows.groupby(["environment", *_TOGETHER], observed=True, dropna=False):
-        if (frontier := _frontier(log, part, askers, asker)) is not None:
+        if (frontier := askers.frontier(log, part)) is not None:
             yield part, frontier
 
 
@@ -107,17 +100,9 @@ def simulated(log: Log, rows: pd.DataFrame, prices: Mapping[str, float], askers:
         results.append({"asker": name, "questions": float(np.asarray(questions, float).mean()), **numbers})
 
     for name in (RANDOM, IDEAL):
-        if len(once) and (curve := _frontier(log, once, askers, name)) is not None:
+        if len(once) and (curve := askers.frontier(log, once, name)) is not None:
             for number in range(curve.rewards.shape[1]):
                 add(name, curve, number)
             if name == IDEAL:
                 add("ideal", curve, curve.stops(price))
     return pd.DataFrame(results)
-
-
-def _frontier(log: Log, rows: pd.DataFrame, askers: Askers, asker: str) -> Frontier | None:
-    """Returns an asker's frontier in the games of these dialogues of one environment."""
-    places = list(rows[["file", "offset"]].itertuples())
-    games = list(zip(rows["cluster"].astype(str), rows["seat"], strict=True))
-    environment = str(rows["environment"].iloc[0])
-    return askers.of(environment, games, lambda i: read_dialogue(log, places[i])["game_state"], asker)

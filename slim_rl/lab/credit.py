@@ -88,7 +88,10 @@ class TurnCredit(Priced):
 
     def __call__(self, dialogues: Sequence[Dialogue], step: int) -> StepRewards:
         rewards = self.of(dialogues, step).rewards
-        turns = self.turn_rewards(dialogues, rewards)
+        turns = [
+            TurnRewards(each.group, [], []) if reward is None else self.turns(each, reward)
+            for each, reward in zip(dialogues, rewards, strict=True)
+        ]
         return StepRewards(rewards, turn_advantages(turns, self.config.train.scale_rewards))
 
     def check(self) -> None:
@@ -101,27 +104,17 @@ class TurnCredit(Priced):
                     "Implement it, or set train.reward=price."
                 )
 
-    def turn_rewards(self, dialogues: Sequence[Dialogue], rewards: Sequence[float | None]) -> list[TurnRewards]:
-        """Returns the rewards of the policy's turns in a step's dialogues of these rewards."""
-        return [
-            TurnRewards(d.group, [], []) if reward is None else self.turns(d, reward)
-            for d, reward in zip(dialogues, rewards, strict=True)
-        ]
-
-    def values(self, dialogue: Dialogue) -> list[float]:
-        """Returns the potential before each of the policy's turns: the state value."""
-        return measured(environment_class(self.config.environment)).state_values(dialogue)
-
     def turns(self, dialogue: Dialogue, reward: float) -> TurnRewards:
         """Returns the rewards of the policy's turns in a dialogue of this reward."""
+        instrument = measured(environment_class(self.config.environment))
         price = self.price_of(dialogue.game_id) if self._charged else 0.0
         policy_turns = [turn for turn in dialogue.turns if turn.role == "policy"]
         costs = [price if turn.questions and turn.seeking and not turn.forced else 0.0 for turn in policy_turns]
-        rewards = shaped(reward, self.values(dialogue), costs)
+        rewards = shaped(reward, instrument.state_values(dialogue), costs)
         decays = [self.decay if turn.error is None else 1.0 for turn in policy_turns]
         if not self.expected:
             return TurnRewards(dialogue.group, rewards, decays)
-        gains = measured(environment_class(self.config.environment)).expected_gains(dialogue)
+        gains = instrument.expected_gains(dialogue)
         if not self._outcome:
             gains = [*gains[:-1], *(replace(last, expected=None) for last in gains[-1:])]
         return TurnRewards(dialogue.group, expected_rewards(rewards, costs, gains, decays), decays)

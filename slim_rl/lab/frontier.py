@@ -28,18 +28,13 @@ class Frontier(NamedTuple):
     def at(self, questions: ArrayLike) -> Floats:
         """Returns the rewards after this number of questions, shape (games,).
 
-        Fractions are interpolated linearly; beyond the last question the reward is constant.
+        Beyond the last question the reward is constant.
 
         Args:
-            questions: number of questions, a scalar or shape (games,).
+            questions: whole number of questions, a scalar or shape (games,).
         """
-        k = np.minimum(
-            np.broadcast_to(np.asarray(questions, dtype=float), len(self.rewards)), self.rewards.shape[1] - 1
-        )
-        low = np.floor(k).astype(int)
-        high = np.ceil(k).astype(int)
-        games = np.arange(len(k))
-        return self.rewards[games, low] + (k - low) * (self.rewards[games, high] - self.rewards[games, low])
+        asked = np.minimum(questions, self.rewards.shape[1] - 1).astype(int)
+        return self.rewards[np.arange(len(self.rewards)), asked]
 
     def net(self, questions: ArrayLike, price: ArrayLike) -> Floats:
         """Returns the net reward after this number of questions, shape (games,); `price` is a scalar or has that shape."""

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from slim_rl.analysis.arms import TRAIN
-from slim_rl.analysis.figures import Plot
+from slim_rl.analysis.figures import Plot, colours
 from slim_rl.analysis.held_out import by_arm, held_out
 from slim_rl.analysis.load import Log
 from slim_rl.analysis.page import Section
@@ -34,5 +36,9 @@ def gap_section(rows: Sequence[Mapping[str, Any]], condition: str) -> Section:
 @register
 def decoding_baseline(log: Log, price: float) -> Section:
     """Returns the initial policy's reward with forced questions, compared with that of trained runs."""
-    plot = Plot(baseline.of_report, TEXTS["figures"]["baseline"], wide=False)
+
+    def draw(results: Mapping[str, Any]) -> Figure | None:
+        return baseline.figure(results["baseline"], colours(results["arms"]))
+
+    plot = Plot(draw, TEXTS["figures"]["baseline"], wide=False)
     return Section("Forced questions", {"baseline": baseline.of_frame(log.frame)}, plots={"baseline": plot})

@@ -101,22 +101,15 @@ def shuffled(
     rewards: Sequence[float | None], groups: Sequence[str], seed: int, zeros: bool = False
 ) -> list[float | None]:
     """Returns rewards permuted within groups; None stays None, and 0 stays 0 unless `zeros`."""
-    draws = np.random.RandomState(seed)
+    import torch  # which training has anyway
+
+    draws = torch.Generator().manual_seed(seed)
     result = list(rewards)
     rows: dict[str, list[int]] = defaultdict(list)
     for index, (group, reward) in enumerate(zip(groups, rewards, strict=True)):
         if reward or (zeros and reward is not None):
             rows[group].append(index)
     for indices in rows.values():
-        for target, source in zip(indices, permutation(len(indices), draws), strict=True):
+        for target, source in zip(indices, torch.randperm(len(indices), generator=draws).tolist(), strict=True):
             result[target] = rewards[indices[source]]
     return result
-
-
-def permutation(size: int, draws: np.random.RandomState) -> list[int]:
-    """Returns the numbers below `size` in the order of `torch.randperm` for the same seed, which the published runs used."""
-    order = list(range(size))
-    for first in range(size - 1):
-        other = first + int(draws.randint(2**32, dtype=np.uint32)) % (size - first)
-        order[first], order[other] = order[other], order[first]
-    return order

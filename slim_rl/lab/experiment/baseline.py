@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from slim_rl.analysis.arms import TRAIN
-from slim_rl.analysis.figures import INK, SOFT, colours, short
+from slim_rl.analysis.figures import INK, SOFT, short
 from slim_rl.analysis.held_out import completed, ends, runs_trained
 
 Points = dict[str, Any]
@@ -75,17 +75,10 @@ def draw(ax: Axes, points: Points, palette: Mapping[str, str], x: str, price: fl
         ax.plot(*at(points["trained"][arm]), "o", color=palette[arm], markersize=5, label=label)
 
 
-def of_report(results: Mapping[str, Any]) -> Figure | None:
-    """Draws the report's figure; None if no initial policy was evaluated with forced questions."""
-    points = results["baseline"]
-    if not points["forced"] or not points["trained"]:
+def figure(points: Points, palette: Mapping[str, str]) -> Figure | None:
+    """Draws reward against informative pairs; None without forced questions, or if no arm of the palette was trained."""
+    if not points["forced"] or palette.keys().isdisjoint(points["trained"]):
         return None
-    palette = {arm: colour for arm, colour in colours(results["arms"]).items() if arm in points["trained"]}
-    return alone(points, palette)
-
-
-def alone(points: Points, palette: Mapping[str, str]) -> Figure:
-    """Draws reward against informative pairs, as a figure of its own."""
     drawn = Figure(figsize=(6.0, 3.8))
     ax = drawn.subplots()
     draw(ax, points, palette, "informative_pairs")

@@ -103,10 +103,8 @@ def _points(plays: Plays) -> baseline.Points:
 
 def _baseline(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     """Draws the forced-question baseline of the treatment."""
-    points, arm = _points(plays), plays.arms[0]
-    if not points["forced"] or arm not in points["trained"]:
-        return None
-    return baseline.alone(points, {arm: colours(plays.arms)[arm]})
+    arm = plays.arms[0]
+    return baseline.figure(_points(plays), {arm: colours(plays.arms)[arm]})
 
 
 _ASKERS = {"greedy": ("best questions", "-"), "random": ("random questions", "--")}

@@ -4,7 +4,6 @@ The page can be made again from the Parquet files. Its interpretation is written
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +44,7 @@ def write(
     if not manifest.sources:
         raise ConfigError(f"{manifest_path} has no sources. Name the logs of at least one condition.")
     text = _by_hand(manifest.text)
-    plays = Plays.read(values) if values else ex.read(manifest)
-    plays = replace(plays, treatment=manifest.treatment)
+    plays = Plays.read(values, manifest.treatment) if values else ex.read(manifest)
     measures = [name for name in manifest.measures if name in plays.held_out]
     rows = by_arm(plays.held_out, list(dict.fromkeys((*measures, "questions", "reward"))), HELD_OUT, plays.treatment)
     compared = ex.compare(plays, manifest, contrasts)

@@ -68,14 +68,15 @@ class Plays:
                 files.write_atomically(folder / name, frame.to_parquet(index=False, compression="zstd"))
 
     @classmethod
-    def read(cls, folder: Path) -> Plays:
+    def read(cls, folder: Path, treatment: str = TREATMENT) -> Plays:
         """Reads what `write` wrote. Raises DataError if that fails."""
         try:
             held_out = _values(folder / HELD_OUT_VALUES, KEYS)
             training = _values(folder / "training.parquet", ["arm", "run"])
             askers = folder / "askers.parquet"  # missing in older folders
             simulated = _values(askers, ["asker"]) if askers.exists() else EMPTY
-            return cls(held_out, training, held_out.attrs["warnings"], held_out.attrs["provenance"], simulated)
+            attributes = held_out.attrs
+            return cls(held_out, training, attributes["warnings"], attributes["provenance"], simulated, treatment)
         except Exception as error:  # pyarrow and pandas raise many kinds for a damaged file
             reason = " ".join(str(error).split())[:200]
             raise DataError(
