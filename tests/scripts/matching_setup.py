@@ -29,13 +29,18 @@ SMALL = {
 }
 
 
-# Stands for a Python that finds no slime and prints one flag: what is left is the script's own part.
+# Stands for a Python that finds no slime, prints one flag, and trains for JOB_SECONDS: what is left is the script's own part.
 _NO_PYTHON = """#!/bin/sh
-case "$*" in *--print-flags*) echo "--seed 0" ;; *slime.job*) echo ;; esac
+case "$*" in
+*--print-flags*--dry-run*) echo "--seed 0" ;;
+*--print-flags*) mkdir -p "$SAVE_DIR" && echo "--seed 0" ;;
+*slime.job*) echo ;;
+*slime.driver*) touch "$CLUSTER/trained" && exec sleep "${JOB_SECONDS:-0}" ;;
+esac
 """
 
 
-def without_python(cluster: Cluster, model: object) -> Cluster:
+def without_python(cluster: Cluster, model: object = "a/Qwen3-4B") -> Cluster:
     """Returns the node with a stand-in for the script's Python."""
     python = cluster.folder / "bin" / "python"
     python.write_text(_NO_PYTHON)
@@ -46,6 +51,12 @@ def without_python(cluster: Cluster, model: object) -> Cluster:
 @pytest.fixture
 def cluster(tmp_path: Path) -> Cluster:
     return Cluster.build(tmp_path / "node")
+
+
+@pytest.fixture
+def alone(cluster: Cluster) -> Cluster:
+    """A node on which the script runs without its Python."""
+    return without_python(cluster)
 
 
 @pytest.fixture

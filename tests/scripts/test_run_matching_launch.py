@@ -30,6 +30,7 @@ from tests.scripts.matching_setup import (
     one_sentence,
     print_flags,
     printed,
+    without_python,
 )
 
 
@@ -76,7 +77,8 @@ def test_launch_makes_what_is_missing_and_cleans_up(cluster: Cluster, model: Pat
     assert games.stat().st_mtime_ns == made
 
 
-def test_launch_of_a_custom_game(cluster: Cluster, model: Path, tmp_path: Path) -> None:
+def test_launch_of_a_custom_game_on_a_cluster_that_runs(cluster: Cluster, model: Path, tmp_path: Path) -> None:
+    (cluster.folder / "up").touch()
     games, held_out = tmp_path / "train.jsonl", tmp_path / "eval.jsonl"
     config = REPOSITORY / "examples" / "secret_number.yaml"
     own = ["--set", f"data.train={games}", "--set", f"data.eval={held_out}"]
@@ -90,6 +92,7 @@ def test_launch_of_a_custom_game(cluster: Cluster, model: Path, tmp_path: Path) 
     assert len(rows) == 400 and set(rows[0].game_state) == {"share"} and len(list(read_rows(held_out))) == 64
     path = json.loads((cluster.folder / "runtime").read_text())["env_vars"]["PYTHONPATH"]
     assert path.split(":")[0] == str(ROOT), "slime has a package named examples too"
+    assert not any(call.startswith(("start", "stop")) for call in cluster.calls) and (cluster.folder / "up").exists()
 
 
 def test_a_misspelt_flag_ends_the_job_before_it_trains(cluster: Cluster, model: Path, small: Path) -> None:
@@ -99,26 +102,18 @@ def test_a_misspelt_flag_ends_the_job_before_it_trains(cluster: Cluster, model: 
     assert not (cluster.folder / "trained").exists() and cluster.calls[-1] == "head stopped"
 
 
-def test_a_cluster_that_runs_is_joined_and_left_running(cluster: Cluster, model: Path, small: Path) -> None:
-    (cluster.folder / "up").touch()
-    done = launch(cluster, MODEL=model, CONFIG=small)
-    assert done.returncode == 0, done.stderr
-    assert not any(call.startswith(("start", "stop")) for call in cluster.calls) and (cluster.folder / "up").exists()
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_it_stops_its_job_and_its_head(cluster: Cluster, model: Path, small: Path, number: int) -> None:
-    environment = cluster.environment | {"MODEL": str(model), "CONFIG": str(small)}
-    command = ["bash", str(SCRIPT), "--set=train.steps=60"]
-    process = subprocess.Popen(command, env=environment, cwd=cluster.folder, stderr=subprocess.DEVNULL)
+def test_interrupted_it_stops_its_job_and_its_head(alone: Cluster, number: int) -> None:
+    environment = alone.environment | {"JOB_SECONDS": "60"}
+    process = subprocess.Popen(["bash", SCRIPT], env=environment, cwd=alone.folder, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 200
-    while not (cluster.folder / "trained").exists():
+    while not (alone.folder / "trained").exists():
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.05)
     process.send_signal(number)
     assert process.wait(timeout=60) == 128 + number
-    job = next(call for call in cluster.calls if "--submission-id" in call).partition("--submission-id ")[2].split()[0]
-    assert f"job stop {job}" in cluster.calls and cluster.calls[-1] == "head stopped"
+    job = next(call for call in alone.calls if "--submission-id" in call).partition("--submission-id ")[2].split()[0]
+    assert f"job stop {job}" in alone.calls and alone.calls[-1] == "head stopped"
 
 
 def test_a_run_resumes_under_its_own_config_alone(cluster: Cluster, model: Path, small: Path) -> None:
@@ -184,13 +179,12 @@ def test_variables_of_the_job_are_those_it_needs(small: Path, monkeypatch: pytes
 
 
 def test_on_another_cluster_the_key_may_be_its_own(cluster: Cluster, model: Path, small: Path) -> None:
-    words, run = ["--set", "partner.openai.cassette=a.sqlite", "--set", "partner.kind=openai"], cluster.folder / "run"
+    words, run = ["--set=partner.openai.cassette=a.sqlite", "--set=partner.kind=openai"], cluster.folder / "run"
     elsewhere = {"RAY_ADDRESS": "http://head:8265", "OPENAI_API_KEY": ""}
-    done = launch(cluster, *words, MODEL=model, CONFIG=small, SAVE_DIR=run, **elsewhere)
-    assert done.returncode == 0, done.stderr
-    assert (
-        not any(call.startswith(("start", "stop")) for call in cluster.calls) and not (cluster.folder / "up").exists()
-    )
+    printed(print_flags(cluster, *words, dry=False, MODEL=model, CONFIG=small, SAVE_DIR=run, **elsewhere))
+    done = launch(without_python(cluster), **elsewhere)
+    assert done.returncode == 0 and (cluster.folder / "trained").exists(), done.stderr
+    assert not [call for call in cluster.calls if call.startswith(("start", "stop"))] + [*cluster.folder.glob("up")]
     openai = load_config(run / "config.yaml").partner.openai
     assert openai.base_url is None and openai.cassette == cluster.folder / "a.sqlite", "its workers start elsewhere"
 

@@ -27,7 +27,7 @@ from transformers import DataCollatorForSeq2Seq, Qwen3Config, Qwen3ForCausalLM, 
 
 from slim_rl.backends.trl.finite import FiniteSteps
 from slim_rl.backends.trl.scoring import add_scoring, suits
-from slim_rl.config import Config, Limits
+from slim_rl.config import Config, Limits, read_yaml
 from slim_rl.config.sections import WarmstartConfig
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.games_file import GameRow, load_rows
@@ -73,16 +73,11 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
             output_dir=scratch,
             num_train_epochs=settings.epochs,
             per_device_train_batch_size=settings.batch_size // processes,
-            lr_scheduler_type="cosine",
             warmup_steps=_warmup_steps(settings, sum(count for _, count in lessons)),
-            logging_steps=50,
-            save_strategy="no",
-            report_to="none",
             seed=config.seed,
             use_cpu=not torch.cuda.is_available(),
             train_sampling_strategy="group_by_length" if settings.order == "length" else "sequential",
-            dataloader_pin_memory=False,
-            ddp_find_unused_parameters=False,
+            **read_yaml(Path(__file__).with_name("fixed.yaml")),
         )
         if settings.start:
             model, tokenizer = load_model(config.policy.changed(model=settings.start))
@@ -150,13 +145,13 @@ def tiny_qwen3(vocab: int, hidden: int, layers: int, tokenizer: Any) -> Qwen3For
         num_hidden_layers=layers,
         num_attention_heads=hidden // 32,
         num_key_value_heads=max(1, hidden // 64),
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
         head_dim=32,
         max_position_embeddings=1024,
         rope_theta=10_000.0,
         tie_word_embeddings=True,
         bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
     )
     return Qwen3ForCausalLM(config)
 
