@@ -43,7 +43,7 @@ def expected(trainer: Trainer, chosen: dict[str, Any]) -> dict[str, Any]:
     """The trainer's names and converted values of the chosen ones; each key's differ from what they are by default."""
     found: dict[str, Any] = {}
     for key in KEYS:
-        if names := getattr(key, trainer):
+        if names := key.names(trainer):
             usual = lookup(Config(), key.name)
             mine = {name: convert(chosen[key.name]) for name, convert in names.items()}
             assert mine != {name: convert(usual) for name, convert in names.items()}, key.name
@@ -111,7 +111,7 @@ def test_a_key_that_a_launcher_sets_too_is_refused_by_its_name(
     trainer: Trainer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = {"slime": "--max-tokens-per-gpu", "trl": "logging_steps", "verl": "trainer.total_epochs"}[trainer]
-    row = Key("train.clip_ratio", **{trainer: {name: lambda clip: clip}})
+    row = Key(name="train.clip_ratio", **{trainer: {name: lambda clip: clip}})
     monkeypatch.setattr("slim_rl.config.trainers.KEYS", (*KEYS, row))
     with pytest.raises((ValueError, TypeError), match=name):
         if trainer == "slime":
@@ -129,10 +129,10 @@ def test_every_key_is_a_configs_and_no_name_stands_twice() -> None:
         assert any((key.slime, key.trl, key.verl, key.note, key.may_change, not key.decides, key.is_read)), key.name
     for names in (
         [key.name for key in KEYS],
-        *([name for key in KEYS for name in getattr(key, trainer)] for trainer in INSTEAD),
+        *([name for key in KEYS for name in key.names(trainer)] for trainer in INSTEAD),
     ):
         assert len(names) == len(set(names))
-    assert {flag for key in KEYS for flag in key.slime} <= known_flags()
+    assert {flag for key in KEYS for flag in key.names("slime")} <= known_flags()
 
 
 CONVERTED = (ROOT / "tests" / "converted_keys.txt").read_text(encoding="utf-8").splitlines()

@@ -20,7 +20,7 @@ from slim_rl import bundled
 from slim_rl.config.clusters import WITHOUT_GROUPS, SlimeConfig, TrlConfig, VerlConfig
 from slim_rl.config.endpoint import LEAST_CONCURRENCY, MOST_CONCURRENCY, ChatPolicyConfig, OpenAIConfig, Price
 from slim_rl.config.reading import checked, load_section, overridden, read_yaml
-from slim_rl.config.section import ACTOR, ASIDE, ROLLOUT, Section, fields_of, named
+from slim_rl.config.section import ACTOR, ASIDE, ROLLOUT, Key, Section, fields_of
 from slim_rl.config.sections import (
     DataConfig,
     Limits,
@@ -107,9 +107,9 @@ class Config(Section):
     """name of the run: its folder, and its label in logs and plots"""
     arm: Annotated[str, ASIDE] = ""
     """the run's arm in a comparison, its label in logs and plots; empty: the partner's kind"""
-    seed: Annotated[
-        int, named("--rollout-seed --seed", "seed", f"data.seed {ROLLOUT}.seed {ACTOR}.data_loader_seed")
-    ] = Field(0, ge=0, lt=2**32)
+    seed: Annotated[int, Key("--rollout-seed --seed", "seed", f"data.seed {ROLLOUT}.seed {ACTOR}.data_loader_seed")] = (
+        Field(0, ge=0, lt=2**32)
+    )
     """seed of the order of games and of sampling; the games have their own seed, data.seed"""
     output_dir: Annotated[Path, ASIDE] = Path("runs")
     """parent folder of the runs; on slime a run's folder is NAME-MODEL-ARM, unless SAVE_DIR is set"""

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from slim_rl.config.section import ACTOR, PACE, ROLLOUT, Section, named
+from slim_rl.config.section import ACTOR, PACE, ROLLOUT, Key, Section
 
 
 class TrlConfig(Section):
@@ -35,17 +35,17 @@ class VerlConfig(Section):
     mode: Literal["multi_turn", "single_turn"] = "multi_turn"
     """multi_turn: the whole game is played; single_turn: one answer of the policy is scored (needs a one-seat
     environment)"""
-    engine: Annotated[
-        Literal["sglang", "vllm"], named(verl=f"{ROLLOUT}.name", note="slime: SGLang; TRL: in process")
-    ] = "vllm"
+    engine: Annotated[Literal["sglang", "vllm"], Key(verl=f"{ROLLOUT}.name", note="slime: SGLang; TRL: in process")] = (
+        "vllm"
+    )
     """what samples the policy"""
     adv_estimator: Annotated[
-        str, named(verl="algorithm.adv_estimator", note="slime: --advantage-estimator; TRL has GRPO only")
+        str, Key(verl="algorithm.adv_estimator", note="slime: --advantage-estimator; TRL has GRPO only")
     ] = "grpo"
     """gae (with a critic), or grpo, reinforce_plus_plus, rloo, remax, or another that verl has"""
     kl: Annotated[
         Literal["loss", "reward"],
-        named(
+        Key(
             verl={
                 f"{ACTOR}.use_kl_loss": lambda where: where == "loss",
                 "algorithm.use_kl_in_reward": lambda where: where == "reward",
@@ -54,15 +54,15 @@ class VerlConfig(Section):
         ),
     ] = "loss"
     """term that train.kl_coef applies to: loss, as in GRPO, or reward, as in PPO"""
-    critic_model: Annotated[str | None, named(verl="critic.model.path")] = None
+    critic_model: Annotated[str | None, Key(verl="critic.model.path")] = None
     """starting model of gae's critic; null: the policy's; CRITIC_MODEL overrides it"""
-    reference_model: Annotated[str | None, named(note="see verl.md; slime takes it from TORCH_DIST")] = None
+    reference_model: Annotated[str | None, Key(note="see verl.md; slime takes it from TORCH_DIST")] = None
     """reference model of the KL; null: the policy's initial weights; REF_MODEL overrides it"""
-    prompt_tokens: Annotated[int, named(verl="data.max_prompt_length", note="slime: --rollout-max-prompt-len")] = Field(
+    prompt_tokens: Annotated[int, Key(verl="data.max_prompt_length", note="slime: --rollout-max-prompt-len")] = Field(
         2048, ge=1
     )
     """longest prompt; games with a longer prompt are left out"""
-    gpus: Annotated[int, named(verl="trainer.n_gpus_per_node", note="slime: NUM_GPUS")] = Field(1, ge=1)
+    gpus: Annotated[int, Key(verl="trainer.n_gpus_per_node", note="slime: NUM_GPUS")] = Field(1, ge=1)
     """GPUs of one node"""
     overrides: dict[str, Any] = Field(default_factory=dict)
     """verl's keys by their dotted names, such as algorithm.gamma, critic.optim.lr or trainer.nnodes"""

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator
 
 from slim_rl.config.reading import read_yaml
-from slim_rl.config.section import ASIDE, PACE, Section, named
+from slim_rl.config.section import ASIDE, PACE, Key, Section
 
 
 class Price(Section):
@@ -62,7 +62,7 @@ class OpenAIConfig(Section):
     """further headers of each request; {key} in a value stands for the API key, as in {api-key: "{key}"}"""
     query: Annotated[dict[str, str], ASIDE] = Field({})
     """parameters of each request's URL, such as {api-version: "2024-10-21"}"""
-    prompt: Annotated[Path | None, named(is_read=True)] = None
+    prompt: Annotated[Path | None, Key(is_read=True)] = None
     """file with the partner's rules; null: the game's own"""
 
     temperature: float | None = Field(0.0, ge=0)
@@ -105,7 +105,7 @@ class OpenAIConfig(Section):
     """prices by model name, with or without a snapshot's date; the built-in table is of November 2026 and not verified; your bill
     decides"""
 
-    cassette: Annotated[Path | None, named(is_read=True, decides=False)] = None
+    cassette: Annotated[Path | None, Key(is_read=True, decides=False)] = None
     """sqlite file that keeps every exchange"""
     cassette_mode: Annotated[Literal["auto", "replay"], ASIDE] = "auto"
     """auto: ask the endpoint only what the cassette does not hold; replay: ask nothing"""

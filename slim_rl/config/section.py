@@ -1,10 +1,10 @@
-"""Base class of a config's sections, facts of a key at its field (`named`), and names of earlier versions (`NAMES`)."""
+"""Base class of a config's sections, facts of a key at its field (`Key`), and names of earlier versions (`NAMES`)."""
 
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict
@@ -73,54 +73,36 @@ def same(value: Any) -> Any:
 class Key:
     """Facts about one key of the config.
 
-    A trainer's names come with converters from the config's value. A key without a trainer's name is used by slim_rl's dialogue loop, or
-    combined with others by the trainer's launcher; its note says which.
+    A key without a trainer's name is used by slim_rl's dialogue loop, or combined with others by the trainer's launcher; its note says which.
 
     Attributes:
-        name: dotted, as in a config file; empty at its field.
         slime: its launch flags and what each is given: False or None leaves the flag out, True gives it without a value.
         trl: fields of TRL's GRPOConfig.
-        verl: hydra keys.
+        verl: hydra keys. The names of each trainer are words if it takes the config's value as it is; otherwise each has a converter.
         note: what a reader must know beyond the field's own description.
         may_change: a resumed run may have another value.
         decides: it decides what is played or learned, so that two runs with other values are not seeds of one arm.
         is_read: it names a file or folder that a run reads.
+        name: dotted, as in a config file; empty at its field.
     """
 
-    name: str = ""
-    slime: Names = field(default_factory=dict)
-    trl: Names = field(default_factory=dict)
-    verl: Names = field(default_factory=dict)
+    slime: str | Names = ""
+    trl: str | Names = ""
+    verl: str | Names = ""
     note: str = ""
     may_change: bool = False
     decides: bool = True
     is_read: bool = False
+    name: str = ""
+
+    def names(self, trainer: Literal["slime", "trl", "verl"]) -> Names:
+        """Returns a trainer's names of the key, each with the converter of its value."""
+        names: str | Names = getattr(self, trainer)
+        return dict.fromkeys(names.split(), same) if isinstance(names, str) else names
 
 
-def named(
-    slime: str | Names = "",
-    trl: str | Names = "",
-    verl: str | Names = "",
-    note: str = "",
-    may_change: bool = False,
-    decides: bool | None = None,
-    is_read: bool = False,
-) -> Key:
-    """Returns a field's metadata.
-
-    Args:
-        slime, trl, verl: the trainer's names: words if it takes the value as it is; otherwise each has a converter.
-        decides: None: what may change on resume decides nothing.
-    """
-    of_slime, of_trl, of_verl = (
-        dict.fromkeys(each.split(), same) if isinstance(each, str) else each for each in (slime, trl, verl)
-    )
-    decides = not may_change if decides is None else decides
-    return Key("", of_slime, of_trl, of_verl, note, may_change, decides, is_read)
-
-
-ASIDE = named(decides=False)  # names, places, pace and money
-PACE = named(may_change=True)
+ASIDE = Key(decides=False)  # names, places, pace and money
+PACE = Key(may_change=True, decides=False)
 # transformers' own constant knows no warm-up
 TRL_SCHEDULE = {"wsd": "warmup_stable_decay", "constant": "constant_with_warmup"}
 TRL_LOSS = {"sequence": "grpo", "token": "dapo", "constant": "dr_grpo"}
@@ -147,7 +129,8 @@ def meant(name: str, model: type[BaseModel], prefix: str = "") -> str:
         return f"did you mean {elsewhere}?"
     for key, info in fields_of(model) if trained else ():
         facts = [fact for fact in info.metadata if isinstance(fact, Key)]
-        if any(last in (flag.lstrip("-").replace("-", "_") for flag in (*fact.slime, *fact.trl)) for fact in facts):
+        names = [name for fact in facts for name in (*fact.names("slime"), *fact.names("trl"))]
+        if last in (name.lstrip("-").replace("-", "_") for name in names):
             return f"did you mean '{prefix}{key}'?"
     known = {key: key.rpartition(".")[2] for key, _ in fields_of(model)}
     beside = {key: end for key, end in known.items() if key.rpartition(".")[0] == section}

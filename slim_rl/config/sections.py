@@ -20,9 +20,9 @@ from slim_rl.config.section import (
     TRL_LOSS,
     TRL_SCHEDULE,
     VERL_LOSS,
+    Key,
     OneOrMore,
     Section,
-    named,
     same,
 )
 
@@ -30,9 +30,9 @@ from slim_rl.config.section import (
 class DataConfig(Section):
     """The games. Files are made when missing; train and eval never share a game."""
 
-    train: Annotated[Path, named(is_read=True)] = Path("data/games.jsonl")
+    train: Annotated[Path, Key(is_read=True)] = Path("data/games.jsonl")
     """games to train on"""
-    eval: Annotated[Path | None, named(is_read=True, decides=False)] = None
+    eval: Annotated[Path | None, Key(is_read=True, decides=False)] = None
     """held-out games; null: none"""
     num_train: int = Field(1000, ge=1)
     """games to make for train"""
@@ -98,11 +98,11 @@ class PartnerConfig(Section):
 class Limits(Section):
     """Limits of a dialogue. Each ends it with its own `StopReason`. null: no limit."""
 
-    turn_tokens: Annotated[int, named(note="applied by the dialogue loop, in every backend")] = Field(512, ge=1)
+    turn_tokens: Annotated[int, Key(note="applied by the dialogue loop, in every backend")] = Field(512, ge=1)
     """tokens the policy may sample in one turn; 2048 or more with thinking"""
     dialogue_tokens: Annotated[
         int | None,
-        named(
+        Key(
             "--rollout-max-response-len",
             "max_completion_length",
             "data.max_response_length",
@@ -112,7 +112,7 @@ class Limits(Section):
     """tokens of the whole response, including the partner's turns"""
     context_tokens: Annotated[
         int | None,
-        named(
+        Key(
             "--rollout-max-context-len",
             note="8192 for slime if not set; verl: verl.prompt_tokens + limits.dialogue_tokens",
         ),
@@ -120,7 +120,7 @@ class Limits(Section):
     """prompt (about 1,000 tokens at 8×8) and response together"""
     truncated_turn: Literal["end", "continue"] = "end"
     """end: a turn that is cut at turn_tokens ends the game; continue: the text so far is played"""
-    turn_seconds: Annotated[float | None, named(note="applied by the dialogue loop, in every backend")] = Field(
+    turn_seconds: Annotated[float | None, Key(note="applied by the dialogue loop, in every backend")] = Field(
         None, gt=0
     )
     """time of one turn of any player; a dialogue with a longer one has failed: no reward, no training on it
@@ -148,16 +148,16 @@ class PolicyConfig(Section):
 
     model: Annotated[
         str,
-        named("--hf-checkpoint", verl="actor_rollout_ref.model.path", note="TRL gets the loaded model", is_read=True),
+        Key("--hf-checkpoint", verl="actor_rollout_ref.model.path", note="TRL gets the loaded model", is_read=True),
     ] = "data/warmstart"
     """a local folder or a hub name; overridden by MODEL in scripts/run_matching.sh and by POLICY_MODEL in verl's scripts"""
-    thinking: Annotated[bool, named(note="the dialogue loop passes it to the chat template as enable_thinking")] = False
+    thinking: Annotated[bool, Key(note="the dialogue loop passes it to the chat template as enable_thinking")] = False
     """for chat templates with `enable_thinking`, such as Qwen3's; thoughts are trained, and count in turn_tokens"""
-    temperature: Annotated[float, named("--rollout-temperature", "temperature", f"{ROLLOUT}.temperature")] = Field(
+    temperature: Annotated[float, Key("--rollout-temperature", "temperature", f"{ROLLOUT}.temperature")] = Field(
         1.0, gt=0
     )
     """sampling temperature in training and evaluation"""
-    top_p: Annotated[float, named("--rollout-top-p", "top_p", f"{ROLLOUT}.top_p")] = Field(1.0, gt=0, le=1)
+    top_p: Annotated[float, Key("--rollout-top-p", "top_p", f"{ROLLOUT}.top_p")] = Field(1.0, gt=0, le=1)
     """nucleus sampling; below 1 slime must replay the truncation, and TRL's gradient ignores it"""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """type of the weights (TRL); a processor without bfloat16 instructions computes in float32, with a note"""
@@ -184,13 +184,13 @@ class TrainConfig(Section):
 
     backend: Literal["trl", "slime", "verl"] = "trl"
     """the trainer that slim-rl train starts"""
-    steps: Annotated[
-        int, named("--num-rollout", "max_steps", "trainer.total_training_steps", may_change=True, decides=True)
-    ] = Field(150, ge=1)
+    steps: Annotated[int, Key("--num-rollout", "max_steps", "trainer.total_training_steps", may_change=True)] = Field(
+        150, ge=1
+    )
     """training steps: one rollout and one update each"""
     games_per_step: Annotated[
         int,
-        named(
+        Key(
             "--rollout-batch-size",
             verl="data.train_batch_size",
             note="TRL counts dialogues: games_per_step × group_size, which is also slime's --global-batch-size, in self-play twice as "
@@ -198,13 +198,13 @@ class TrainConfig(Section):
         ),
     ] = Field(16, ge=1)
     """games of one rollout"""
-    group_size: Annotated[int, named("--n-samples-per-prompt", "num_generations", f"{ROLLOUT}.n")] = Field(8, ge=1)
+    group_size: Annotated[int, Key("--n-samples-per-prompt", "num_generations", f"{ROLLOUT}.n")] = Field(8, ge=1)
     """dialogues of one game, compared with each other; 1 only if a critic is the baseline (verl's gae)"""
-    learning_rate: Annotated[float, named("--lr", "learning_rate", f"{ACTOR}.optim.lr")] = Field(5e-5, gt=0)
+    learning_rate: Annotated[float, Key("--lr", "learning_rate", f"{ACTOR}.optim.lr")] = Field(5e-5, gt=0)
     """learning rate of Adam"""
     lr_schedule: Annotated[
         Literal["constant", "linear", "cosine", "wsd"],
-        named(
+        Key(
             {"--lr-decay-style": lambda schedule: "WSD" if schedule == "wsd" else schedule},
             {"lr_scheduler_type": lambda schedule: TRL_SCHEDULE.get(schedule, schedule)},
             f"{ACTOR}.optim.lr_scheduler_type",
@@ -215,7 +215,7 @@ class TrainConfig(Section):
     over the last `lr_decay_steps`"""
     lr_decay_steps: Annotated[
         int,
-        named(
+        Key(
             {
                 "--lr-wsd-decay-iters": lambda steps: steps or None,
                 "--lr-wsd-decay-style": lambda steps: "linear" if steps else None,
@@ -228,25 +228,25 @@ class TrainConfig(Section):
         ),
     ] = Field(0, ge=0)
     """steps at the end over which the rate falls; only for wsd, which needs it; shortened as warmup_steps is"""
-    warmup_steps: Annotated[int, named("--lr-warmup-iters", "warmup_steps", f"{ACTOR}.optim.lr_warmup_steps")] = Field(
+    warmup_steps: Annotated[int, Key("--lr-warmup-iters", "warmup_steps", f"{ACTOR}.optim.lr_warmup_steps")] = Field(
         0, ge=0
     )
     """steps over which the rate rises from 0; in a run too short for it and the decay, both are shortened"""
     weight_decay: Annotated[
-        float, named("--weight-decay", "weight_decay", f"{ACTOR}.optim.weight_decay critic.optim.weight_decay")
+        float, Key("--weight-decay", "weight_decay", f"{ACTOR}.optim.weight_decay critic.optim.weight_decay")
     ] = Field(0.0, ge=0)
     """weight decay of AdamW"""
-    adam_beta1: Annotated[float, named("--adam-beta1", "adam_beta1", note="verl: optim.betas, both in one")] = Field(
+    adam_beta1: Annotated[float, Key("--adam-beta1", "adam_beta1", note="verl: optim.betas, both in one")] = Field(
         0.9, ge=0, lt=1
     )
     """Adam's decay rate for the mean of gradients"""
-    adam_beta2: Annotated[float, named("--adam-beta2", "adam_beta2", note="verl: optim.betas, both in one")] = Field(
+    adam_beta2: Annotated[float, Key("--adam-beta2", "adam_beta2", note="verl: optim.betas, both in one")] = Field(
         0.999, ge=0, lt=1
     )
     """Adam's decay rate for the mean of squared gradients; a lower value adapts faster when rewards drift"""
     kl_coef: Annotated[
         float,
-        named(  # One term in all three: an estimate that is never negative (k3), with the gradient of the KL itself, which is not the
+        Key(  # One term in all three: an estimate that is never negative (k3), with the gradient of the KL itself, which is not the
             # estimate's own. slime and TRL get it by the ratio to the policy that sampled, verl by a straight-through term ("+").
             # Without a KL term no reference model is loaded at all.
             {
@@ -267,7 +267,7 @@ class TrainConfig(Section):
     """coefficient of the KL to the starting model in the loss; above 0 that model is loaded too, and takes memory"""
     clip_ratio: Annotated[
         float,
-        named(  # A wider upper clip lets rare good turns, such as a first question, grow (DAPO's clip-higher).
+        Key(  # A wider upper clip lets rare good turns, such as a first question, grow (DAPO's clip-higher).
             {"--eps-clip": same, "--eps-clip-high": lambda clip: round(1.4 * clip, 4)},
             "epsilon",
             f"{ACTOR}.clip_ratio {ACTOR}.clip_ratio_low {ACTOR}.clip_ratio_high",
@@ -276,12 +276,12 @@ class TrainConfig(Section):
     ] = Field(0.2, gt=0)
     """PPO's clip range around a ratio of 1; on slime the upper clip is 1.4 times as wide"""
     max_grad_norm: Annotated[
-        float, named("--clip-grad", "max_grad_norm", f"{ACTOR}.optim.clip_grad {ACTOR}.grad_clip")
+        float, Key("--clip-grad", "max_grad_norm", f"{ACTOR}.optim.clip_grad {ACTOR}.grad_clip")
     ] = Field(1.0, gt=0)
     """gradients are clipped to this norm"""
     micro_batch: Annotated[
         int,
-        named(
+        Key(
             trl="per_device_train_batch_size",
             note="slime and verl pack by tokens: --max-tokens-per-gpu, ppo_max_token_len_per_gpu",
             decides=False,
@@ -290,7 +290,7 @@ class TrainConfig(Section):
     """dialogues per forward and backward pass"""
     scale_rewards: Annotated[
         bool,
-        named(  # Dr. GRPO: dividing by a group's deviation favours games whose dialogues all ended alike.
+        Key(  # Dr. GRPO: dividing by a group's deviation favours games whose dialogues all ended alike.
             {"--disable-grpo-std-normalization": lambda scale: not scale},
             {"scale_rewards": lambda scale: "group" if scale else "none"},
             "algorithm.norm_adv_by_std_in_grpo",
@@ -300,18 +300,18 @@ class TrainConfig(Section):
     """divide a group's advantages by its standard deviation; false: Dr. GRPO"""
     reward: Annotated[
         str,
-        named(
+        Key(
             note="the same function in every backend; of turns: slime's --custom-advantage-function-path, verl's adv_estimator turn_credit"
         ),
     ] = "game"
     """reward and advantages of a step's dialogues; game: the game's reward; price: minus a cost per question; agreed, shuffled: controls;
     turn_credit, expected_credit: advantages of single turns; or the dotted path of a class (`slim_rl.dialogue.training_reward`)"""
-    reward_args: Annotated[dict[str, Any], named(note="in every backend")] = Field(default_factory=dict)
+    reward_args: Annotated[dict[str, Any], Key(note="in every backend")] = Field(default_factory=dict)
     """arguments of the training reward; price: question cost, a number, or a list of which each game has one, in the policy's
     prompt; zeros: of shuffled; decay: of per-turn credit"""
     loss: Annotated[
         Literal["sequence", "token", "constant"] | None,
-        named(
+        Key(
             {"--calculate-per-token-loss": lambda loss: loss == "token"},
             {"loss_type": lambda loss: TRL_LOSS[loss or "token"]},
             {f"{ACTOR}.loss_agg_mode": lambda loss: VERL_LOSS[loss or "token"]},
@@ -321,33 +321,35 @@ class TrainConfig(Section):
     """divisor of the sum over tokens; sequence: each dialogue's own length; token: all dialogues' tokens;
     constant: the same number for every dialogue (Dr. GRPO); null: the trainer's default, token for TRL and verl,
     sequence for slime"""
-    frozen: Annotated[bool, named(note="the learning rate is 0, in every backend")] = False
+    frozen: Annotated[bool, Key(note="the learning rate is 0, in every backend")] = False
     """play and log without updates (control)"""
     lora: LoraSection | None = None
     """adapters instead of all weights (TRL, verl); null: all weights"""
     stop_failures: Annotated[float, PACE] = Field(0.5, ge=0, le=1)
     """the run stops if more than this share of a step's dialogues fail"""
-    save_every: Annotated[int, named("--save-interval", "save_steps", "trainer.save_freq", may_change=True)] = Field(
-        50, ge=1
-    )
+    save_every: Annotated[
+        int, Key("--save-interval", "save_steps", "trainer.save_freq", may_change=True, decides=False)
+    ] = Field(50, ge=1)
     """steps between checkpoints"""
     keep_checkpoints: Annotated[
         int,
-        named(
+        Key(
             trl="save_total_limit",
             verl="trainer.max_actor_ckpt_to_keep trainer.max_critic_ckpt_to_keep",
             note="slime deletes no checkpoint",
             may_change=True,
+            decides=False,
         ),
     ] = Field(2, ge=1)
     """number of checkpoints to keep; older ones are deleted"""
     eval_every: Annotated[
         int,
-        named(
+        Key(
             {"--eval-interval": lambda every: every or None},
             {"eval_steps": lambda every: every or None},
             {"trainer.test_freq": lambda every: every or -1},
             may_change=True,
+            decides=False,
         ),
     ] = Field(0, ge=0)
     """steps between evaluations on held-out games during training; 0: only before and after it on TRL; every save_every steps on verl;
@@ -363,7 +365,7 @@ class TrainConfig(Section):
     report_to: Annotated[
         tuple[Literal["tensorboard", "wandb", "mlflow", "trackio"], ...],
         OneOrMore,
-        named(
+        Key(
             {"--use-wandb": lambda names: "wandb" in names, "--use-tensorboard": lambda names: "tensorboard" in names},
             {"report_to": lambda names: list(names) or "none"},
             {"trainer.logger": lambda names: ["console", *names]},
@@ -373,7 +375,7 @@ class TrainConfig(Section):
     """trackers, in addition to the run's files; slime has the first two, and uses wandb if WANDB_API_KEY is set"""
     gradient_checkpointing: Annotated[
         bool,
-        named(
+        Key(
             trl="gradient_checkpointing",
             verl="actor_rollout_ref.model.enable_gradient_checkpointing",
             note="on slime activations are always recomputed",

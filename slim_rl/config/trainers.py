@@ -48,7 +48,7 @@ def values(config: Config, trainer: Trainer) -> dict[str, Any]:
     rate = 0.0 if config.train.frozen else config.train.learning_rate
     train = {"warmup_steps": rise, "lr_decay_steps": fall, "learning_rate": rate}
     config = config.changed(train=train, verl={} if config.train.kl_coef else {"kl": None})
-    return {name: convert(lookup(config, key.name)) for key in KEYS for name, convert in getattr(key, trainer).items()}
+    return {name: convert(lookup(config, key.name)) for key in KEYS for name, convert in key.names(trainer).items()}
 
 
 def disjoint(*parts: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import pytest
 from tests.paths import ROOT
 
 FIELD = """    top_k: Annotated[
-        int, named("--rollout-top-k", {"top_k": lambda number: max(number, 0)}, f"{ROLLOUT}.top_k")
+        int, Key("--rollout-top-k", {"top_k": lambda number: max(number, 0)}, f"{ROLLOUT}.top_k")
     ] = -1
     \'\'\'sample among so many of the likeliest tokens; -1: all of them\'\'\'
 """

@@ -101,7 +101,7 @@ def _entry(key: Key, info: FieldInfo, value: Any) -> str:
     """Returns the heading, meaning, default and trainers' names of a key."""
     text = "; ".join(filter(None, [_described(info), key.note])).replace("\n", " ")
     meaning, *details = text.split("; ") if text.count("; ") > 1 else [text]
-    names = [("slime", key.slime), ("TRL", key.trl), ("verl", key.verl)]
+    names = [("slime", key.names("slime")), ("TRL", key.names("trl")), ("verl", key.names("verl"))]
     trainers = [f"- {trainer}: {', '.join(f'`{name}`' for name in given)}" for trainer, given in names if given]
     blocks = [[f"{meaning}."], [f"- {detail}" for detail in details], [f"Default: {_shown(value)}"], trainers]
     return "\n\n".join([f"### `{key.name}`", *("\n".join(lines) for lines in blocks if lines)]) + "\n"
@@ -126,7 +126,7 @@ def recipe() -> str:
 
 
 def _meaning(info: FieldInfo, key: Key, default: Any, why: str) -> str:
-    flags = f" [{', '.join(key.slime)}]" if key.slime else ""
+    flags = f" [{', '.join(key.names('slime'))}]" if key.slime else ""
     instead = f". Default {_yaml(default)}" if key.name in SHIPPED else ""
     return f"{_described(info)}{flags}{instead}{f'; here {why}' if why else ''}"
 
@@ -166,7 +166,7 @@ def _about(model: BaseModel) -> str:
 
 def _key(section: str, name: str) -> Key:
     dotted = f"{section}.{name}" if section else name
-    return _TABLE.get(dotted, Key(dotted))
+    return _TABLE.get(dotted, Key(name=dotted))
 
 
 _Row = tuple[str, FieldInfo, Any]
