@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.loop import play_dialogue
+from slim_rl.dialogue.loop import Game
 from slim_rl.dialogue.players import Partner, Policy, Sampled
-from slim_rl.dialogue.record import Turn
+from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.environment import View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
@@ -51,7 +51,8 @@ def main() -> None:
     async def play(turns: int) -> None:
         for index in range(options.dialogues):
             env = MatchingEnv(max_turns=turns)
-            await play_dialogue(env, policy, partner, chat, Limits(), game_state=state, id=str(index))
+            dialogue = Dialogue(str(index), "", 0, 0, state.to_dict(), {}, {})
+            await Game(env, [dialogue], policy, partner, chat, Limits()).play()
 
     def game_alone(turns: int) -> None:
         for _ in range(options.dialogues):

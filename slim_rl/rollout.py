@@ -9,15 +9,9 @@
 --custom-advantage-function-path slim_rl.rollout.use_turn_advantages    (only if train.reward gives turns their own)
 """
 
-from slim_rl.backends.slime.hook import generate
-from slim_rl.backends.slime.log import log_eval_rollout, log_rollout
-from slim_rl.backends.slime.rewards import keep_usable_groups, normalize_rewards, use_turn_advantages
-
-__all__ = [
-    "generate",
-    "keep_usable_groups",
-    "log_eval_rollout",
-    "log_rollout",
-    "normalize_rewards",
-    "use_turn_advantages",
-]
+from slim_rl.backends.slime.hook import generate as generate
+from slim_rl.backends.slime.log import log_eval_rollout as log_eval_rollout
+from slim_rl.backends.slime.log import log_rollout as log_rollout
+from slim_rl.backends.slime.rewards import keep_usable_groups as keep_usable_groups
+from slim_rl.backends.slime.rewards import normalize_rewards as normalize_rewards
+from slim_rl.backends.slime.rewards import use_turn_advantages as use_turn_advantages

@@ -2,7 +2,7 @@
 
 Invariants:
     The rollout worker plays the dialogue as in training; only the policy's text comes from outside. So rules, partner, limits,
-    reward, stop reason and log line are those of `play_dialogue`.
+    reward, stop reason and log line are those of training.
 """
 
 from __future__ import annotations

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from slim_rl.config import Limits
-from slim_rl.dialogue.loop import play_dialogue
+from slim_rl.dialogue.loop import Game
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
+from slim_rl.environment import as_dict
 from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.state import GameState
 
@@ -25,10 +26,20 @@ STATE: dict[str, Any] = {
 MakeDialogue = Callable[..., Dialogue]
 
 
-def played(env: Any, policy: Any, partner: Any, state: Any, **origin: Any) -> Dialogue:
-    """The dialogue of a policy by text with a partner, both without limits."""
-    settings = {"id": "d", **origin}
-    return asyncio.run(play_dialogue(env, policy, partner, None, Limits(), game_state=state, **settings))
+async def play(
+    env: Any, policy: Any, partner: Any, state: Any, chat: Any = None, limits: Limits | None = None, **origin: Any
+) -> Dialogue:
+    """The dialogue of a policy, by text unless there is a chat template, with a partner."""
+    name = f"{type(env).__module__}.{type(env).__qualname__}"
+    settings: dict[str, Any] = {"id": "d", "game_id": "", "seat": 0, "seed": 0, "environment": name}
+    dialogue = Dialogue(game_state=as_dict(state), policy={}, partner={"kind": "none"}, **(settings | origin))
+    await Game(env, [dialogue], policy, partner, chat, limits or Limits()).play()
+    return dialogue
+
+
+def played(*players: Any, **origin: Any) -> Dialogue:
+    """The same, from a test that is not asynchronous."""
+    return asyncio.run(play(*players, **origin))
 
 
 @pytest.fixture

@@ -131,7 +131,7 @@ def evaluate(
                 settings, log = configs[cell], output / f"{cell.name}.jsonl"
                 record_settings(log, settings, _decides(settings, cell), weights, elsewhere)
                 ready.policy.reseed(seed_of(config.seed, SCOPE))
-                limits = settings.limits.within(context_tokens=(ready.context,))
+                limits = settings.limits.within(context_tokens=ready.context)
                 worker = RolloutWorker(settings.changed(limits=limits), ready.chat, ready.policy)
                 worker.keep_spend(output)
                 results[cell.name] = play_held_out(

@@ -4,7 +4,7 @@ them (`tools/reference_pages`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -126,21 +126,16 @@ class Limits(Section):
     """time of one turn of any player; a dialogue with a longer one has failed: no reward, no training on it
     (partner.openai.turn_seconds limits an endpoint's)"""
 
-    def within(
-        self,
-        *,
-        turn_tokens: int | None = None,
-        dialogue_tokens: int | None = None,
-        context_tokens: Sequence[int | None] = (),
-    ) -> Limits:
-        """These limits, each made as narrow as the trainer's own bounds."""
-        bounds = {
-            "turn_tokens": (self.turn_tokens, turn_tokens),
-            "dialogue_tokens": (self.dialogue_tokens, dialogue_tokens),
-            "context_tokens": (self.context_tokens, *context_tokens),
-        }
-        bounded = {name: [bound for bound in several if bound is not None] for name, several in bounds.items()}
-        return self.changed(**{name: min(several, default=None) for name, several in bounded.items()})
+    def within(self, **bounds: int | None) -> Limits:
+        """Returns these limits, each of them at most a trainer's own bound; None: no bound."""
+        limits = {name: getattr(self, name) for name in bounds}
+        return self.changed(
+            **{
+                name: bound
+                for name, bound in bounds.items()
+                if bound is not None and (limits[name] is None or bound < limits[name])
+            }
+        )
 
 
 class PolicyConfig(Section):

@@ -1,6 +1,6 @@
-"""Turn loop: plays one game and fills in its record.
+"""Turn loop: plays one game and fills in its records.
 
-    dialogue = await play_dialogue(env, policy, partner, chat, limits, game_state=state, id="a")
+    await Game(env, dialogues, policy, partner, chat, limits).play()
 
 Each turn has three steps: the seat's view, its player's turn, and what the game says to it (`Game`). The loop is async and knows no
 framework: one event loop runs thousands of dialogues.
@@ -21,39 +21,12 @@ from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.players import Partner, PartnerFailure, Player, TokenPlayer
 from slim_rl.dialogue.record import Dialogue, DialogueOver, StopReason, Turn
-from slim_rl.environment import BaseEnvironment, Utterance, View, as_dict, reset_to, step_of
+from slim_rl.environment import BaseEnvironment, Utterance, View, reset_to, step_of
 from slim_rl.errors import ConfigError
 
 _END = {end.value: end for end in (StopReason.AGREED, StopReason.FINISHED, StopReason.REJECTED, StopReason.MAX_TURNS)}
 _ROUNDING = 1e-6  # tolerance for a sum of floats beyond the end of its range
 _ERRORS = "errors"  # too many refused actions: their author decides the stop reason
-
-
-async def play_dialogue(
-    env: BaseEnvironment,
-    policy: Player,
-    partner: Partner | None,
-    chat: Chat | None,
-    limits: Limits,
-    *,
-    game_state: Any,
-    id: str,
-    game_id: str = "",
-    seat: int = 0,
-    seed: int = 0,
-    price: float | None = None,
-) -> Dialogue:
-    """Plays `game_state` with the policy on `seat` and the partner on the other seat, and returns the dialogue (see `Game`).
-
-    Args:
-        id: name of the dialogue and routing key of the policy.
-        seed: seed in the players' views.
-        price: question cost that the policy reads with its state; None: it reads none.
-    """
-    environment = f"{type(env).__module__}.{type(env).__qualname__}"
-    dialogue = Dialogue(id, game_id, seat, seed, as_dict(game_state), {}, {"kind": "none"}, environment, price=price)
-    await Game(env, [dialogue], policy, partner, chat, limits).play()
-    return dialogue
 
 
 class Game:

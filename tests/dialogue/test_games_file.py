@@ -1,6 +1,5 @@
 """Games files: readable by slime and verl, never of other settings, never shared between train and eval; a user's own need only a state."""
 
-import asyncio
 import bz2
 import gzip
 import json
@@ -12,14 +11,14 @@ import pytest
 
 from slim_rl.backends.verl.data import read_game_state
 from slim_rl.commands.generate import command as generate
-from slim_rl.config import Config, Limits
+from slim_rl.config import Config
 from slim_rl.dialogue.games_file import GameRow, digest_of, ensure_games, load_rows, read_rows, write_rows
-from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.errors import DataError, SlimWarning
 from slim_rl.games.matching import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.state import GameState
 from tests.dialogue.players import Countdown, Says
+from tests.made import played
 
 BOARD: dict[str, Any] = {
     "table": [[90, 10, 80], [20, 70, 30], [60, 40, 95]],
@@ -200,8 +199,8 @@ def test_game_may_play_on_its_state_in_place(tmp_path: Path) -> None:
     env, dealt = Pile(), {"pile": [1, 2, 3]}
     write_rows([GameRow.of(env, "g", dealt)], tmp_path / "games.jsonl")
     (row,) = read_rows(tmp_path / "games.jsonl", env)
-    play = play_dialogue(env, Says("go"), Says("go"), None, Limits(), game_state=row.game_state, id="d")
-    assert dealt == row.game_state == asyncio.run(play).game_state == {"pile": [1, 2, 3]}
+    dialogue = played(env, Says("go"), Says("go"), row.game_state)
+    assert dealt == row.game_state == dialogue.game_state == {"pile": [1, 2, 3]}
 
 
 def test_state_that_is_no_mapping_is_refused(tmp_path: Path) -> None:

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.loop import Game, play_dialogue
+from slim_rl.dialogue.loop import Game
 from slim_rl.dialogue.players import Sampled
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn, Usage
 from tests.dialogue.players import Countdown, PartnerFailure, PolicyFailure, Says, Script
+from tests.made import played
 
 GAME = {"board": [1, 2]}
 
@@ -27,9 +28,8 @@ def chat(tokenizer: Any) -> Chat:
 
 def play(chat: Chat, turns: Any, partner: Any = None, limits: Any = None, **kw: Any) -> tuple[Dialogue, Script]:
     policy = Script(chat, turns) if isinstance(turns, list) else turns
-    env, partner, limits = kw.pop("env", None) or Countdown(), partner or Says("go on"), limits or Limits()
-    origin = {"game_state": GAME, "id": "g1#0", "game_id": "g1"}
-    return asyncio.run(play_dialogue(env, policy, partner, chat, limits, **origin, **kw)), policy
+    env = kw.pop("env", None) or Countdown()
+    return played(env, policy, partner or Says("go on"), GAME, chat, limits, id="g1#0", game_id="g1", **kw), policy
 
 
 def check_invariant(dialogue: Dialogue, policy: Script, chat: Chat) -> None:

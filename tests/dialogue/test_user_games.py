@@ -15,12 +15,12 @@ from slim_rl.backends.ready import check_games
 from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.log import DialogueLog
-from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.players import Partner, make_partner
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import BaseEnvironment, View
 from slim_rl.errors import ConfigError
+from tests import made
 from tests.dialogue.players import Countdown, Says
 
 
@@ -185,7 +185,7 @@ def test_players_of_other_classes_are_refused() -> None:
     for policy, partner, name in ((Go(), Oracle(), "partner Oracle"), (Oracle(), Go(), "policy Oracle")):
         sentence = f"The {name} is not a player; make its class a subclass of slim_rl.Partner"
         with pytest.raises(ConfigError, match=sentence):
-            asyncio.run(play_dialogue(Countdown(), policy, partner, None, config.limits, game_state={}, id="a"))  # type: ignore[arg-type]
+            made.played(Countdown(), policy, partner, {})
 
 
 @pytest.mark.parametrize(

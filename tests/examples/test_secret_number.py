@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from examples.secret_number import SecretNumber, reward
-from slim_rl.config import Config, Limits
+from slim_rl.config import Config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.games_file import load_rows
-from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.worker import RolloutWorker
+from tests import made
 from tests.dialogue.players import Script
 from tests.examples import sessions
 
@@ -32,7 +32,7 @@ async def test_a_policy_that_halves_finds_the_number(tokenizer: Any) -> None:
 
     async def play(*turns: str) -> Dialogue:
         game, policy = SecretNumber(high=8), Script(chat, turns)
-        return await play_dialogue(game, policy, None, chat, Limits(), game_state={"share": 0.55}, id="one")
+        return await made.play(game, policy, None, {"share": 0.55}, chat)
 
     dialogue, silent = await play("4", "six, I mean 6", "I do not know.", "5"), await play("?", "??")
     assert (silent.stop_reason, silent.reward) == (StopReason.POLICY_ERRORS, 0.0)

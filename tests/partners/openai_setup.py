@@ -10,8 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from slim_rl.config import Limits, OpenAIConfig, PartnerConfig, Price
-from slim_rl.dialogue.loop import play_dialogue
+from slim_rl.config import OpenAIConfig, PartnerConfig, Price
 from slim_rl.dialogue.players import Partner
 from slim_rl.dialogue.record import Dialogue, Turn, Usage
 from slim_rl.environment import Utterance, View
@@ -22,6 +21,7 @@ from slim_rl.games.matching.state import GameState
 from slim_rl.partners.endpoint import Endpoint
 from slim_rl.partners.openai_chat import OpenAIPartner
 from slim_rl.partners.spend import Spend
+from tests import made
 from tests.fakes.openai_server import OpenAIServer, Step
 from tests.paths import ROOT
 
@@ -67,9 +67,7 @@ class Asks(Partner):
 
 async def play(partner: Partner, player: Asks, seed: int = 7) -> Dialogue:
     """Plays one game of the player against the partner."""
-    return await play_dialogue(
-        MatchingEnv(), player, partner, None, Limits(), game_state=GAME, id=f"g#{seed}", seed=seed
-    )
+    return await made.play(MatchingEnv(), player, partner, GAME, id=f"g#{seed}", seed=seed)
 
 
 def partner_config(url: str | None, **settings: Any) -> PartnerConfig:

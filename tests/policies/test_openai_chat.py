@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from examples.secret_number import SecretNumber
-from slim_rl.config import ChatPolicyConfig, Limits, parse_config
-from slim_rl.dialogue.loop import play_dialogue
+from slim_rl.config import ChatPolicyConfig, parse_config
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError
@@ -16,6 +15,7 @@ from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.lab.interventions import AskFirst, NeverAsk
 from slim_rl.measured import measured
 from slim_rl.partners.openai_chat import ChatPolicy
+from tests import made
 from tests.dialogue.players import Countdown, Says
 from tests.fakes.openai_server import OpenAIServer, Step
 from tests.partners.openai_setup import GAME, GOOD_PLAN, QUESTION, hasten, spent_usd
@@ -29,8 +29,7 @@ def chat_policy(server: OpenAIServer, **settings: Any) -> ChatPolicy:
 
 
 async def play(player: Any, partner: Any, env: Any = None, state: Any = GAME) -> Dialogue:
-    env = env or MatchingEnv()
-    return await play_dialogue(env, player, partner, None, Limits(), game_state=state, id="d", seat=0, seed=5)
+    return await made.play(env or MatchingEnv(), player, partner, state, seed=5)
 
 
 async def test_chat_policy_messages_grow_at_the_end_only() -> None:

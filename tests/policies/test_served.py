@@ -7,9 +7,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
-from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.players import PolicyFailure
 from slim_rl.dialogue.record import StopReason
 from slim_rl.errors import Diverged
@@ -19,6 +17,7 @@ from tests.dialogue.players import Countdown, Says
 from tests.fakes.openai_server import OpenAIServer, Step
 from tests.fakes.sglang_server import Faults, SGLangServer
 from tests.fakes.vllm_server import VLLMServer
+from tests.made import play
 
 
 def said(chat: Chat) -> Any:
@@ -35,7 +34,7 @@ async def test_a_dialogue_over_the_wire(tokenizer, engine: str, served: Any) -> 
     faults = Faults(error=0.2, abort=0.2 * (engine == "sglang"))
     with server_of(said(chat), faults=faults) as server:
         policy = policy_of(server.url, "tiny", temperature=0.7, stop_ids=chat.stop_ids)
-        dialogue = await play_dialogue(Countdown(6), policy, Says("go on"), chat, Limits(), game_state={}, id="d")
+        dialogue = await play(Countdown(6), policy, Says("go on"), {}, chat)
     assert dialogue.stop_reason is StopReason.AGREED
     whole = dialogue.prompt_ids + dialogue.response_ids
     for request in server.requests:

@@ -35,9 +35,8 @@ class RolloutContext:
         """Returns the config's limits, within slime's: `max_new_tokens` bounds the response, as it does in slime's own rollouts."""
         context = getattr(args, "eval_max_context_len" if evaluation else "rollout_max_context_len", None)
         engine = getattr(args, "sglang_context_length", None)
-        return self.config.limits.within(
-            turn_tokens=max_new_tokens, dialogue_tokens=max_new_tokens, context_tokens=(context, engine)
-        )
+        limits = self.config.limits.within(turn_tokens=max_new_tokens, dialogue_tokens=max_new_tokens)
+        return limits.within(context_tokens=context).within(context_tokens=engine)
 
 
 def config_of(args: Namespace) -> Config:

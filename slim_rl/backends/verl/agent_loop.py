@@ -105,9 +105,8 @@ class DialogueLoop(AgentLoopBase):
         """Returns the config's limits, within the size of verl's batch."""
         rollout = self.rollout_config
         longest = int(rollout.prompt_length) + int(rollout.response_length)
-        return self.process.worker.config.limits.within(
-            dialogue_tokens=int(rollout.response_length), context_tokens=(longest,)
-        )
+        limits = self.process.worker.config.limits
+        return limits.within(dialogue_tokens=int(rollout.response_length), context_tokens=longest)
 
     def _is_playable(self, dialogue: Dialogue) -> bool:
         """Returns True if the dialogue can be trained on: not failed, with a policy turn, and its prompt fits verl's."""
