@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from slim_rl.dialogue.record import WITHOUT_RESULT, Dialogue, StopReason
+from slim_rl.dialogue.record import WITHOUT_RESULT, Dialogue, StopReason, Turn
 from slim_rl.environment import game_of
 from slim_rl.measured import measured, says
 
@@ -118,14 +118,14 @@ def _asked(played: Played) -> list[set[tuple[Any, ...]]]:
     return [set(turn.pairs or ()) for turn in played.asking]
 
 
-def _over_questions(name: Literal["regret", "question_rank"]) -> Callable[[Played], float]:
-    """Returns a function for the mean of an annotation over the questions that have it."""
+def _values(turns: Iterable[Turn], annotation: str) -> list[Any]:
+    """Returns an annotation's values, of the turns that have it."""
+    return [value for turn in turns if (value := getattr(turn, annotation)) is not None]
 
-    def mean(played: Played) -> float:
-        values = [value for turn in played.asking if (value := getattr(turn, name)) is not None]
-        return _share(sum(values), len(values))
 
-    return mean
+def _average(turns: Iterable[Turn], annotation: str) -> float:
+    values = _values(turns, annotation)
+    return _share(sum(values), len(values))
 
 
 def _redundant(played: Played) -> float:
@@ -137,14 +137,6 @@ def _agreed(played: Played) -> float:
     dialogue = played.dialogue
     proposals = dialogue.annotator_version is None or any(turn.proposes is not None for turn in played.seat_turns)
     return float(dialogue.stop_reason is StopReason.AGREED) if proposals or not played.seat_turns else NAN
-
-
-def _unread(played: Played) -> list[bool | None]:
-    return [turn.unread for turn in played.policy_turns if turn.unread is not None]
-
-
-def _malformed(played: Played) -> list[bool]:
-    return [turn.malformed for turn in played.policy_turns if turn.malformed is not None]
 
 
 _VALUED = "question_value gain state_value"
@@ -162,15 +154,15 @@ _TABLE = (
             "pairs", "up", ("step", "tracker", "report"), short="pairs asked", brief="pairs", needs="pairs"),
     # The other seat knows their scores, whether or not it answered
     Measure("learnable_pairs", "learnable pairs asked about per game",
-            lambda d: sum(len(t.learnable or ()) for t in d.asking),
+            lambda d: sum(map(len, _values(d.asking, "learnable"))),
             "pairs", "up", ("tracker", "report", "experiment"), short="learnable pairs", needs="learnable"),
     # Their scores were received in reply to a question about them, and were new to the asker
     Measure("informative_pairs", "informative pairs per game",
-            lambda d: sum(len(t.informative or ()) for t in d.asking),
+            lambda d: sum(map(len, _values(d.asking, "informative"))),
             "pairs", "up", ("tracker", "card", "first screen", "report"), role="primary",
             short="informative pairs", needs="informative"),
     Measure("question_value", "total question value per game",
-            lambda d: sum((t.question_value or 0.0 for t in d.asking), 0.0),
+            lambda d: sum(_values(d.asking, "question_value"), 0.0),
             "of the best score", "up", ("tracker", "report"), role="primary", within=ANY, short="question value", needs=_VALUED),
     # A proposal was accepted; NaN in a game without proposals
     Measure("agreed", "games agreed", _agreed,
@@ -179,16 +171,16 @@ _TABLE = (
             lambda d: _share(sum(t.seeking is True and t.answered is True for t in d.asking), d["questions"]),
             "%", "up", ("tracker", "report"), within=_SHARE, needs="answered"),
     # Over questions about pairs: the highest expected value of a question minus that of the one asked
-    Measure("regret", "regret per question", _over_questions("regret"),
+    Measure("regret", "regret per question", lambda d: _average(d.asking, "regret"),
             "of the best score", "down"),
     # Over questions about one unknown pair, among the pairs not asked about before; 0.5 for a random question
     Measure("question_rank", "rank of the question's expected value",
-            _over_questions("question_rank"), better="up", within=_SHARE, short="question rank"),
+            lambda d: _average(d.asking, "question_rank"), better="up", within=_SHARE, short="question rank"),
     Measure("redundant", "pairs known or asked before", _redundant, "%", "down", within=_SHARE,
             short="redundant pairs"),
     # Before its first turn
     Measure("unknown", "unknown pairs before the first turn",
-            lambda d: next((float(t.unknown) for t in d.seat_turns if t.unknown is not None), NAN), "pairs"),
+            lambda d: next(map(float, _values(d.seat_turns, "unknown")), NAN), "pairs"),
     Measure("questions_per_message", "information-seeking questions per message",
             lambda d: _share(d["questions"], d["messages"]), "questions", needs="seeking"),
     Measure("questions_per_100_words", "information-seeking questions per 100 words",
@@ -201,7 +193,7 @@ _TABLE = (
             "questions", shown=("tracker", "report"), needs="questions"),
     # New to the policy, and received in reply to a message that does not count as a question about them
     Measure("pairs_volunteered", "pairs volunteered per game",
-            lambda d: sum(len(t.volunteered or ()) for t in d.seat_turns),
+            lambda d: sum(map(len, _values(d.seat_turns, "volunteered"))),
             "pairs", shown=("tracker", "report"), short="pairs volunteered", needs="volunteered"),
     # Injected by an evaluation
     Measure("questions_forced", "forced questions per game",
@@ -213,20 +205,20 @@ _TABLE = (
     Measure("repeats", "pairs asked about again, per game", lambda d: sum(map(len, _asked(d))) - d["pairs_asked"],
             "pairs", "down", ("tracker", "report"), needs="pairs"),
     # Turns whose words are not a sentence; NaN where none was judged
-    Measure("malformed", "malformed messages per game", lambda d: sum(some) if (some := _malformed(d)) else NAN,
+    Measure("malformed", "malformed messages per game",
+            lambda d: sum(judged) if (judged := _values(d.policy_turns, "malformed")) else NAN,
             "messages", "down", ("tracker", "report")),
-    Measure("malformed_share", "malformed messages", lambda d: _share(sum(some := _malformed(d)), len(some)),
+    Measure("malformed_share", "malformed messages", lambda d: _average(d.policy_turns, "malformed"),
             "%", "down", ("report", "experiment table"), within=_SHARE),
     # Words that the game's reader could not read, to which its partners are vague; NaN where it read none
-    Measure("unread", "messages not read",
-            lambda d: _share(sum(map(bool, some := _unread(d))), len(some)),
+    Measure("unread", "messages not read", lambda d: _average(d.policy_turns, "unread"),
             "%", "down", ("report", "experiment table"), within=_SHARE, short="messages not read"),
     # Given its knowledge in the end
     Measure("best_known", "reward of the best known plan",
-            lambda d: next((t.best_known for t in reversed(d.seat_turns) if t.best_known is not None), NAN),
+            lambda d: next(reversed(_values(d.seat_turns, "best_known")), NAN),
             "of the best score", "up", ("report", "experiment table"), within=_SHARE, short="best known plan"),
     Measure("gain", "true gain of the best plan per game",
-            lambda d: sum((t.gain or 0.0 for t in d.asking), 0.0), "of the best score", "up", within=ANY, needs=_VALUED),
+            lambda d: sum(_values(d.asking, "gain"), 0.0), "of the best score", "up", within=ANY, needs=_VALUED),
     Measure("valid_proposals", "valid proposals among those tried",
             lambda d: _share(d["proposals"], sum(t.proposes is True for t in d.policy_turns)),
             "%", "up", ("step end", "tracker", "card", "report"), within=_SHARE,
