@@ -14,12 +14,15 @@ from slim_rl.analysis.load import load
 from slim_rl.backends.ready import check_games
 from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.games_file import GameRow
-from slim_rl.dialogue.log import DialogueLog
+from slim_rl.dialogue.log import DialogueLog, read_log
+from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.players import Partner, make_partner
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
+from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import BaseEnvironment, View
 from slim_rl.errors import ConfigError
+from slim_rl.measured import Instrument, measured
 from tests import made
 from tests.dialogue.players import Countdown, Says
 
@@ -96,12 +99,15 @@ def played(game: str, partner: str = "shy") -> Dialogue:
 REPLIES = ["That was turn 1.", None, "That was turn 2.", "Farewell, it was 3."]
 
 
-def test_one_seat_game_replies_are_in_the_record(tmp_path: Path, capsys: Any) -> None:
+def test_game_without_an_instrument_is_logged_read_and_shown(tmp_path: Path, capsys: Any) -> None:
     dialogue = played("Oracle")
     assert dialogue.stop_reason is StopReason.FINISHED, dialogue.failure
     assert [turn.observation for turn in dialogue.turns] == REPLIES
     with DialogueLog(tmp_path / "log.jsonl") as log:
         log.append(dialogue)
+    (again,), priced = read_log(tmp_path), {"reward": "price", "reward_args": {"price": 0.5}}
+    assert type(measured(Oracle)) is type(measured(None)) is Instrument and measures(again)["questions"] == 0
+    assert make_training_reward(config_of("Oracle", train=priced)).reward(again) == 1.0
     (line,) = (json.loads(each) for each in (tmp_path / "log.jsonl").read_text().splitlines())
     assert [turn["observation"] for turn in line["turns"]] == REPLIES
     (view,) = collect(load([tmp_path]), 1)[0].dialogues
