@@ -75,8 +75,8 @@ class SoakServer(OpenAIServer):
             )
         return kind, Step(kind, seconds=0.0 if kind == "hang" else seconds, size=3_000_000)
 
-    def _routes(self, app: web.Application) -> None:
-        super()._routes(app)
+    def routes(self, app: web.Application) -> None:
+        super().routes(app)
         app.router.add_get("/tally", self._tally)
 
     async def _tally(self, request: web.Request) -> web.Response:

@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from slim_rl import __version__, bundled
-from slim_rl.config import load_config
+from slim_rl.config import ROOT_KEY, load_config
 from slim_rl.errors import ConfigError, DataError
 from tests.paths import ROOT
 
@@ -29,6 +29,7 @@ EXAMPLES = ("lock", "secret_number", "treasure", "user_simulator")
 @pytest.mark.parametrize("name", bundled.names())
 def test_every_config_is_known_by_name_and_by_path(empty: Path, name: str) -> None:
     folder = "examples/guess_who" if name == "guess_who_local" else "examples" if name in EXAMPLES else "configs"
+    assert set(yaml.safe_load((ROOT / folder / f"{name}.yaml").read_text(encoding="utf-8"))) == {ROOT_KEY}
     loaded = [
         load_config(path) for path in (name, f"{name}.yaml", f"{folder}/{name}.yaml", ROOT / folder / f"{name}.yaml")
     ]

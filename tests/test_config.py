@@ -8,21 +8,13 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from slim_rl.config import ROOT_KEY, Config, load_config, parse_config
+from slim_rl.config import Config, load_config, parse_config
 from slim_rl.config.trainers import learned_settings
 from slim_rl.dialogue.players import make_partner
 from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.environment import make_environment
 from slim_rl.errors import ConfigError
 from tests.paths import ROOT
-
-CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
-
-
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
-def test_every_shipped_config_is_valid(path) -> None:
-    assert set(yaml.safe_load(path.read_text(encoding="utf-8"))) == {ROOT_KEY}
-    assert isinstance(load_config(path), Config)
 
 
 def test_overrides_change_keys_and_are_yaml(tmp_path) -> None:
@@ -113,6 +105,7 @@ def test_a_kind_replaces_a_mixture_by_any_change(tmp_path) -> None:
 
 BROKEN = """
 a: [1 => c\\.yaml is not valid YAML
+slim_rl: !!python/object/apply:pathlib.Path.touch [ran] => c\\.yaml is not valid YAML
 slim_rl: {train: {stepz: 3}} => c\\.yaml: .*did you mean 'train\\.steps'\\?$
 slim_rl: {train: {learning_rate: 1.0e-3}, seed: 1, train: {steps: 3}} => c\\.yaml.*'train' stands twice.*line 1
 """

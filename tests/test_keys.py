@@ -171,18 +171,13 @@ def trl_rates(train: dict[str, Any]) -> list[float]:
 
 
 @pytest.mark.parametrize("schedule", ["constant", "linear", "cosine", "wsd"])
-def test_trl_warms_up_under_every_schedule(schedule: str) -> None:
+def test_trls_rate_rises_and_falls_by_its_schedule(schedule: str) -> None:
     decay = {"lr_decay_steps": 20} if schedule == "wsd" else {}
     rates = trl_rates({"lr_schedule": schedule, "warmup_steps": 10, "steps": 60, **decay})
     assert rates[:3] == pytest.approx([0.0, 0.1, 0.2]) and rates[10] == 1.0
     assert (rates[-1] == 1.0) == (schedule == "constant")
-
-
-def test_trls_rate_falls_at_the_end() -> None:
-    train = {"lr_schedule": "wsd", "lr_decay_steps": 20, "steps": 60}
-    rates = trl_rates(train)
-    assert set(rates[:41]) == {1.0}
-    assert rates[-3:] == pytest.approx([0.15, 0.1, 0.05])
+    if schedule == "wsd":
+        assert set(rates[10:41]) == {1.0} and rates[-3:] == pytest.approx([0.15, 0.1, 0.05])
 
 
 @pytest.mark.parametrize(

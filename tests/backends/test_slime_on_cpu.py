@@ -166,7 +166,8 @@ def test_a_step_is_told_when_its_dialogues_are_logged(
     log(1, upto=3)
     prints("perf 0: {'perf/train_time': 9.0}\n")  # of an earlier start
     with progress.told(path, output, dialogues=8, done=0, after=lambda: calls.append(None)):
-        assert heard() == []
+        log(1, upto=5)
+        assert heard() == [], "neither an earlier start's step nor one that is not whole"
         log(1)
         assert heard() == ["step    1:"]
         prints(

@@ -21,7 +21,7 @@ from slim_rl.partners.endpoint import Endpoint
 from slim_rl.partners.limits import Breaker
 from slim_rl.policies.transformers import load_model, load_policy
 from tests.backends.trl_setup import checkpoints, make_config, make_rollouts, paid_config, same, trained, weights
-from tests.fakes.openai_server import Step, serving
+from tests.fakes.openai_server import OpenAIServer, Step
 from tests.partners.openai_setup import spent_usd
 
 PRICES = {"gpt-4.1": {"output": 1e6}}
@@ -46,7 +46,7 @@ def partner_calls(config: Config) -> list[int]:
 @pytest.fixture(scope="module")
 def paid(folder: Path) -> tuple[list[int], dict[str, torch.Tensor]]:
     """A run of three steps that no stop met: its partner's calls by step, and its weights."""
-    with serving() as server:
+    with OpenAIServer() as server:
         config = paid_config(folder, "paid", server, "train.steps=3", prices=PRICES)
         local.train(config)
     calls = partner_calls(config)
@@ -60,7 +60,7 @@ def test_stop_saves_finished_steps_and_the_run_resumes(folder: Path, kind: str, 
     calls, expected = paid
     two, down = calls[0] + calls[1], kind == "outage"
     evaluated = ["train.eval_games=2", "train.eval_every=2", "train.eval_before=false"] * (kind == "evaluation")
-    with serving() as server:
+    with OpenAIServer() as server:
         server.meets = lambda body: Step("cut") if down and len(server.requests) > two + 1 else DOLLAR
 
         def config_of(**openai: Any) -> Config:

@@ -13,7 +13,7 @@ from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.measures import measures
 from slim_rl.policies.engines import connect
 from tests.commands.shell import run
-from tests.fakes.openai_server import serving
+from tests.fakes.openai_server import OpenAIServer
 from tests.fakes.sglang_server import SGLangServer
 from tests.fakes.vllm_server import VLLMServer
 from tests.paths import ROOT
@@ -63,7 +63,7 @@ def test_too_long_prompt_ends_only_its_game(config: Path, tmp_path: Path, speak:
 def test_a_chat_model_is_a_row_beside_a_checkpoint(config: Path, tmp_path: Path, capsys: Any, speak: Any) -> None:
     """Its endpoint answers by the shy partner's rules, so as a policy it agrees to nothing."""
     out, chat = tmp_path / "out", ["--policy", "solo", "--policy", "openai:gpt-4.1-2025-04-14"]
-    with SGLangServer(speak, model="elsewhere/warmstart") as server, serving() as endpoint:
+    with SGLangServer(speak, model="elsewhere/warmstart") as server, OpenAIServer() as endpoint:
         engine = ["--set", f"policy.openai.base_url={endpoint.url}", "--engine", "sglang", "--server", server.url]
         run("evaluate", config, *chat, "--checkpoint", MODEL, *engine, "--games", 6, "--output", out)
     shown = capsys.readouterr().out

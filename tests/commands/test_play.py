@@ -18,7 +18,7 @@ from rich.console import Console
 from slim_rl.commands.play import play
 from slim_rl.config import parse_config
 from slim_rl.errors import SlimError
-from tests.fakes.openai_server import Step, serving
+from tests.fakes.openai_server import OpenAIServer, Step
 from tests.paths import ROOT
 
 
@@ -110,7 +110,7 @@ def test_ctrl_c_ends_it_at_once(tmp_path) -> None:
 
 
 def test_an_endpoint_that_refuses_is_said_and_is_no_success(tmp_path) -> None:
-    with serving(script=[Step("status", status=403, message="Not here.")] * 3) as server:
+    with OpenAIServer(script=[Step("status", status=403, message="Not here.")] * 3) as server:
         endpoint = [f"partner.openai.base_url={server.url}", "partner.openai.outage_wait_minutes=0"]
         with pytest.raises(SlimError, match=r"HTTP 403: Not here\."):
             session(tmp_path, ["What is Ava Li on BLEU?"], "partner.kind=openai", *endpoint)

@@ -16,7 +16,7 @@ from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.log import DialogueLog, read_log
 from slim_rl.dialogue.measures import measures
-from slim_rl.dialogue.players import Partner, make_partner
+from slim_rl.dialogue.players import Partner
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.dialogue.worker import RolloutWorker
@@ -149,11 +149,6 @@ def test_game_without_rules_opens_with_its_state() -> None:
     assert dialogue.reward == 1.0 and dialogue.prompt == [{"role": "user", "content": "Begin."}]
 
 
-def test_game_without_a_method_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"NoReward: Can't instantiate .*get_normalized_reward"):
-        RolloutWorker(config_of("NoReward"), None).environment()
-
-
 @pytest.mark.parametrize(
     ("game", "partner", "failure"),
     [
@@ -192,17 +187,3 @@ def test_players_of_other_classes_are_refused() -> None:
         sentence = f"The {name} is not a player; make its class a subclass of slim_rl.Partner"
         with pytest.raises(ConfigError, match=sentence):
             made.played(Countdown(), policy, partner, {})
-
-
-@pytest.mark.parametrize(
-    ("name", "args", "sentence"),
-    [
-        ("Oracle", {}, r"partner\.kind=.*Oracle is not a subclass of slim_rl\.Partner"),
-        ("Go", {"max_pairs": 1}, r': takes no arguments\. .*--set "partner\.args=\{\}"'),
-    ],
-)
-def test_partner_of_another_class_or_with_other_args_is_refused(name: str, args: dict[str, Any], sentence: str) -> None:
-    partner = {"kind": f"{__name__}.{name}", "args": args}
-    with pytest.raises(ConfigError, match=sentence):
-        make_partner(parse_config({"partner": partner}))
-    assert isinstance(make_partner(parse_config({"partner": {"kind": f"{__name__}.Go"}})), Go)

@@ -17,6 +17,7 @@ from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.partners.scripted import VERSION, MutePartner, ShyPartner
 from slim_rl.games.matching.state import MatchingSettings
+from tests.dialogue.players import Says
 
 SHY = "slim_rl.games.matching.partners.scripted.ShyPartner"
 (GAME,) = generate_games(1, MatchingSettings(n=3), seed=1)
@@ -48,11 +49,7 @@ class Rudeness(MatchingEnv):
     partners: ClassVar[Mapping[str, str]] = {**MatchingEnv.partners, "rude": f"{__name__}.Rude"}
 
 
-class Broken(Partner):
-    identity: ClassVar[dict[str, Any]] = {}
-
-    async def act(self, view: View) -> Turn:
-        raise RuntimeError("a fault of the policy's own")
+BROKEN = Says(lambda view: str(1 / 0))  # a fault of the policy's own
 
 
 def worker(kind: str) -> RolloutWorker:
@@ -70,7 +67,7 @@ def test_a_partner_is_logged_by_the_name_it_was_chosen_by(kind: str) -> None:
     by = worker(kind)
     partner = make_partner(by.config)
     assert partner is not None and played(by).partner == {**partner.identity, "kind": kind}
-    broken = played(by, policy=Broken())
+    broken = played(by, policy=BROKEN)
     assert broken.stop_reason is StopReason.BROKEN and broken.partner["kind"] == kind
 
 
@@ -106,7 +103,7 @@ def test_mixture_games_have_one_partner_each_by_seed() -> None:
 def test_mixture_member_is_logged_by_name_with_its_arguments() -> None:
     by = mixed(lying=MIXTURE["lying"])
     assert played(by).partner == {"kind": "lying", "version": VERSION, "errs": 1.0}
-    broken = played(by, policy=Broken())
+    broken = played(by, policy=BROKEN)
     assert broken.stop_reason is StopReason.BROKEN and broken.partner["kind"] == "lying"
 
 

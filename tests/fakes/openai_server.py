@@ -13,16 +13,16 @@ import asyncio
 import gzip
 import json
 import re
-import threading
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
+
+from tests.fakes.serving import Server
 
 ODD_USAGE: tuple[Any, ...] = (
     {"prompt_tokens": 10**12, "completion_tokens": -5, "prompt_tokens_details": {"cached_tokens": 10**9}},
@@ -108,7 +108,7 @@ def shy_answer(body: dict[str, Any]) -> str:
 
 
 @dataclass
-class OpenAIServer:
+class OpenAIServer(Server):
     """See the module's docstring.
 
     Attributes:
@@ -139,30 +139,17 @@ class OpenAIServer:
     queries: list[str] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
     busiest: int = 0
-    url: str = ""
 
     def __post_init__(self) -> None:
         self.script = deque(self.script)
         self._now = 0
         self._seen: set[int] = set()
 
-    async def __aenter__(self) -> OpenAIServer:
-        await self.start()
-        return self
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
 
-    async def __aexit__(self, *_: Any) -> None:
-        await self._runner.cleanup()
-
-    async def start(self, port: int = 0) -> None:
-        app = web.Application(client_max_size=2**24)
-        self._routes(app)
-        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", port, backlog=1024)
-        await site.start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/v1"
-
-    def _routes(self, app: web.Application) -> None:
+    def routes(self, app: web.Application) -> None:
         app.router.add_post("/v1/chat/completions", self._completions)
         app.router.add_post("/{proxied:.*}/v1/chat/completions", self._completions)
         app.router.add_get("/v1/models", self._models)
@@ -299,22 +286,6 @@ class OpenAIServer:
                 cached = total
             self._seen.add(hash(prefix))
         return total, cached // 128 * 128 if cached >= 1024 else 0
-
-
-@contextmanager
-def serving(**settings: Any) -> Iterator[OpenAIServer]:
-    """The server in its own thread: for a run that has event loops, or processes, of its own."""
-    server, loop = OpenAIServer(**settings), asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    asyncio.run_coroutine_threadsafe(server.start(), loop).result()
-    try:
-        yield server
-    finally:
-        asyncio.run_coroutine_threadsafe(server._runner.cleanup(), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
 
 
 def _error(status: int, message: str, code: str | None = None, param: str | None = None) -> web.Response:

@@ -11,16 +11,16 @@ import asyncio
 import base64
 import random
 import struct
-import threading
 import uuid
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
 from aiohttp import web
+
+from tests.fakes.serving import Server
 
 Speak = Callable[[list[int], random.Random], list[int]]  # input ids -> the turn as token ids, its end token included
 
@@ -45,8 +45,8 @@ class Faults:
 
 
 @dataclass
-class SGLangServer:
-    """Use as a context manager: it serves on its own port, in its own thread.
+class SGLangServer(Server):
+    """See the module's docstring.
 
     Args:
         speak: what the model says.
@@ -74,7 +74,6 @@ class SGLangServer:
     prefix_cache: bool = True
     keep: bool = True
     broken: bool = False
-    wanted_port: int = 0
     requests: list[dict[str, Any]] = field(default_factory=list)
     aborts: int = 0
     busiest: int = 0
@@ -86,21 +85,6 @@ class SGLangServer:
         self._tries: Counter[int] = Counter()
         self._cached: dict[str, list[int]] = {}
 
-    # ------------------------------------------------------------------------------------------------------- lifecycle
-    def __enter__(self) -> SGLangServer:
-        ready = threading.Event()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, args=(ready,), daemon=True)
-        self._thread.start()
-        ready.wait(10)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
@@ -110,20 +94,7 @@ class SGLangServer:
         while self._received < requests:  # noqa: ASYNC110  (an event would belong to the server's loop)
             await asyncio.sleep(0.005)
 
-    def _serve(self, ready: threading.Event) -> None:
-        asyncio.set_event_loop(self._loop)
-        runner = web.AppRunner(self._app(), access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
-        self._loop.run_until_complete(runner.setup())
-        site = web.TCPSite(runner, "127.0.0.1", self.wanted_port)
-        self._loop.run_until_complete(site.start())
-        self.port: int = runner.addresses[0][1]
-        ready.set()
-        self._loop.run_forever()
-        self._loop.run_until_complete(runner.cleanup())
-        self._loop.close()
-
-    def _app(self) -> web.Application:
-        app = web.Application(client_max_size=1 << 28)
+    def routes(self, app: web.Application) -> None:
         app.router.add_post("/generate", self._generate)
         app.router.add_post("/abort_request", self._abort)
         app.router.add_post("/update_weights_from_disk", self._update_weights)
@@ -131,9 +102,7 @@ class SGLangServer:
         app.router.add_get("/v1/loads", self._loads)
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/health", self._health)
-        return app
 
-    # ------------------------------------------------------------------------------------------------------- endpoints
     async def _generate(self, request: web.Request) -> web.Response:
         body = await request.json()
         ids, params = body["input_ids"], body["sampling_params"]

@@ -8,10 +8,10 @@ In a separate process, with vLLM's own flags: ``python -m tests.fakes.vllm_serve
 """
 
 import argparse
+import asyncio
 import os
 import random
 import struct
-import threading
 import zlib
 from dataclasses import dataclass
 from typing import Any
@@ -28,10 +28,9 @@ class VLLMServer(SGLangServer):
     model: str = "tiny"
     knows_ids: bool = True
 
-    def _app(self) -> web.Application:
-        app = super()._app()
+    def routes(self, app: web.Application) -> None:
+        super().routes(app)
         app.router.add_post("/v1/completions", self._completions)
-        return app
 
     async def _completions(self, request: web.Request) -> web.Response:
         body = await request.json()
@@ -78,8 +77,12 @@ def main() -> None:
     from slim_rl.policies import load_tokenizer
 
     chat = Chat(load_tokenizer(given.model))
-    with VLLMServer(lambda ids, rng: chat.said_ids("[message] Hello."), model=given.model, wanted_port=given.port):
-        threading.Event().wait()
+    server, loop = (
+        VLLMServer(lambda ids, rng: chat.said_ids("[message] Hello."), model=given.model),
+        asyncio.new_event_loop(),
+    )
+    loop.run_until_complete(server.start(given.port))
+    loop.run_forever()
 
 
 if __name__ == "__main__":

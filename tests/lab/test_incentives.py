@@ -23,7 +23,7 @@ from slim_rl.lab.frontier import Frontier
 from slim_rl.lab.incentives import TOLERANCE, Incentives, PlayerResult, measure
 from slim_rl.measured import measured
 from slim_rl.statistics import Estimate
-from tests.fakes.openai_server import serving
+from tests.fakes.openai_server import OpenAIServer
 from tests.paths import ROOT
 
 # One of each game and partner that is shipped: its games, and the configs alike
@@ -208,7 +208,7 @@ def test_players_play_all_their_games_at_once() -> None:
 
 
 def test_a_chat_partner_of_ones_own_is_stood_in_for() -> None:
-    with serving() as server:
+    with OpenAIServer() as server:
         found = measure(of_kind("Own").changed(partner={"openai": {"base_url": server.url}}), 2, (1,))
         assert found.partner.startswith("shy (in place of") and not server.requests
 

@@ -18,7 +18,7 @@ from slim_rl.http import Response
 from slim_rl.partners.answers import LEARNED, MOST_TOKENS, AnswerReader, Fault, count_tokens
 from slim_rl.partners.quoting import Secrets
 from slim_rl.partners.spend import FOLDER, Spend
-from tests.fakes.openai_server import ODD_USAGE, OpenAIServer, Step, serving
+from tests.fakes.openai_server import ODD_USAGE, OpenAIServer, Step
 from tests.partners.openai_setup import (
     ANSWER,
     FLAT,
@@ -144,7 +144,7 @@ def totals(folder: Path) -> list[dict[str, Any]]:
 def test_processes_share_a_budget_and_a_kill_loses_little(tmp_path: Path) -> None:
     budget = 0.06
     with (
-        serving(latency=0.01) as server,
+        OpenAIServer(latency=0.01) as server,
         started(ASKS, *[[server.url, str(tmp_path), str(budget)]] * 2) as (killed, other),
     ):
         while len(server.requests) < 50:

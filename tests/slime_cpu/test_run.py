@@ -15,7 +15,7 @@ from safetensors.torch import load_file  # noqa: E402
 from slime_cpu import sources  # noqa: E402
 
 from slim_rl.backends.checkpoints import last_whole  # noqa: E402
-from tests.fakes.openai_server import serving  # noqa: E402
+from tests.fakes.openai_server import OpenAIServer  # noqa: E402
 from tests.paths import ROOT  # noqa: E402
 from tests.slime_cpu.conftest import PYTHON, need_slime  # noqa: E402
 from tests.slime_cpu.runs import DIALOGUES, RATE, SECONDS, STEPS, Run, Started, versions  # noqa: E402
@@ -29,7 +29,7 @@ OWN = ["--sglang-server-concurrency=8", "--over-sampling-batch-size=6"]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     need_slime()
-    with serving(latency=0.3) as partner:
+    with OpenAIServer(latency=0.3) as partner:
         yield Run(tmp_path_factory.mktemp("run") / "run", partner)
 
 

@@ -57,9 +57,6 @@ class Asks(Policy):
         ids = self.chat.said_ids(self.says(self.chat.tokenizer.decode(input_ids)))
         return Sampled(ids, [-0.5] * len(ids), "stop")
 
-    def reseed(self, seed: int) -> None:
-        """It draws nothing."""
-
 
 def by(trainer: Callable[..., Played]) -> Callable[..., dict[str, Any]]:
     """What the trainer's tracker is given of two dialogues."""
