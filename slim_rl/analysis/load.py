@@ -111,9 +111,9 @@ def load(log_dirs: Sequence[str | Path]) -> Log:
 
 
 def frame_of(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
-    """Returns the frame of annotated dialogues in memory."""
+    """Returns the frame of annotated dialogues in memory, of which there is at least one."""
     rows = [row_of(dialogue) for dialogue in dialogues]
-    return _tidy(pd.DataFrame(rows or [row_of(_EMPTY)])).iloc[: len(rows)]
+    return _tidy(pd.DataFrame(rows))
 
 
 def row_of(dialogue: Dialogue, run: str = "") -> dict[str, Any]:
@@ -168,8 +168,6 @@ def read_dialogue(log: Log, row: Any) -> dict[str, Any]:
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------
-
-_EMPTY = Dialogue("", "", 0, 0, {}, {}, {})
 
 
 def _rows(files: Sequence[LogFile]) -> Iterator[dict[str, Any]]:

@@ -125,7 +125,9 @@ def _answer(results: Results) -> tuple[str, list[str]]:
         ]
     if results["counts"]["train"]:
         return "", ["No training dialogue has a reward: see the stop reasons below."]
-    return "", list(_evaluated(results))
+    played = f"{count(results['counts']['dialogues'], 'dialogue')} of {count(results['counts']['games'], 'game')}"
+    pairs = map(on_pair, results["compared"][:MOST_PAIRS])
+    return "", [f"Evaluation: {played}; these logs have no training.", *pairs]
 
 
 def _faults(results: Results, main: Mapping[str, Any]) -> Iterator[str]:
@@ -145,13 +147,6 @@ def _faults(results: Results, main: Mapping[str, Any]) -> Iterator[str]:
         f"{plain(row['clean_reward']['value'])} in {count(row['clean'], 'dialogue')}" for row in (ends[0], ends[-1])
     )
     yield f"Partner faults after training: {'; '.join(faults) or 'none'}. Reward of dialogues without any: from {before} to {after}."
-
-
-def _evaluated(results: Results) -> Iterator[str]:
-    """Yields sentences on an evaluation."""
-    counts = results["counts"]
-    yield f"Evaluation: {count(counts['dialogues'], 'dialogue')} of {count(counts['games'], 'game')}; these logs have no training."
-    yield from map(on_pair, results["compared"][:MOST_PAIRS])
 
 
 def _origin(results: Results) -> str:

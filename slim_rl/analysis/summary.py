@@ -43,7 +43,9 @@ def summarise(frame: pd.DataFrame, kinds: Mapping[str, str] | None = None) -> di
     kinds = kinds or {}
     played = frame[~frame["failed"]]
     steps = frame[(frame["phase"] == TRAIN) & frame["step"].notna()]
-    names = [m.name for m in shown_in("report") if m.name in frame and _is_shown(frame, m.name)]
+    known = [m.name for m in shown_in("report") if m.name in frame]
+    # questions are always shown, as "not measured" without any value
+    names = [name for name in known if name == "questions" or frame[name].notna().any()]
     arms = [str(arm) for arm in frame["arm"].cat.categories]
     in_training = {arm: steps[(steps["arm"] == arm) & ~steps["failed"]] for arm in arms}
     unforced = played[~(played["questions_forced"] > 0)]
@@ -75,11 +77,6 @@ def summarise(frame: pd.DataFrame, kinds: Mapping[str, str] | None = None) -> di
         "compared": compare(cells_of(frame)),
         "by_partner": list(_by_partner(steps)),
     }
-
-
-def _is_shown(frame: pd.DataFrame, name: str) -> bool:
-    """Returns True if the measure has values; questions are always shown, as "not measured" if they have none."""
-    return name == "questions" or bool(frame[name].notna().any())
 
 
 def _mean(rows: pd.DataFrame, name: str) -> dict[str, Any]:
@@ -123,13 +120,8 @@ def _bins(steps: pd.Series) -> tuple[np.ndarray, np.ndarray]:
 
     There is one point per step, or BINS of equal width if there are more steps.
     """
-    distinct = np.unique(steps)
-    if len(distinct) <= BINS:
-        index = np.searchsorted(distinct, steps)
-    else:
-        edges = np.linspace(distinct[0], distinct[-1], BINS + 1)
-        index = np.clip(np.searchsorted(edges, steps, side="right") - 1, 0, BINS - 1)
-        index = np.unique(index, return_inverse=True)[1]
+    points = steps if steps.nunique() <= BINS else pd.cut(steps, BINS, labels=False)
+    index = pd.factorize(points, sort=True)[0]
     return index, np.bincount(index, steps) / np.bincount(index)
 
 

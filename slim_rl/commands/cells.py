@@ -60,13 +60,10 @@ class Cell:
         return self.policy.removeprefix(SCRIPTED) if self.policy.startswith(SCRIPTED) else ""
 
     @property
-    def policy_name(self) -> str:
-        path = Path(self.chat_model.replace("/", "-") or self.scripted.replace(":", "") or self.policy)
-        return path.parent.name if path.name == "model" else path.name
-
-    @property
     def name(self) -> str:
-        return "_".join((self.policy_name, self.partner, self.mode.replace(":", "")))
+        path = Path(self.chat_model.replace("/", "-") or self.scripted.replace(":", "") or self.policy)
+        policy = path.parent.name if path.name == "model" else path.name
+        return "_".join((policy, self.partner, self.mode.replace(":", "")))
 
 
 def scripted_player(config: Config, name: str) -> Any:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from slim_rl import bundled
-from slim_rl.environment import environment_class, is_ours
+from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError
 
 CONFIG_HELP = f"YAML file, or one of these names: {', '.join(bundled.names())}"
@@ -59,8 +59,3 @@ def check_folder(path: Path) -> Path:
     if path.suffix.lower() in _FILES or path.is_file():
         raise ConfigError(f"--output {path} is a file, but a folder is written. Name a folder.")
     return path
-
-
-def game_option(environment: str) -> str:
-    """Returns the option --game that commands need to read logs of a custom environment; "" for slim_rl's games."""
-    return "" if is_ours(environment) else f" --game {environment}"

@@ -47,7 +47,6 @@ class PlayerResult:
 
     Attributes:
         name, questions, curve, against: as in `ScriptedPlayer`.
-        games: number of dialogues.
         failed: number of failed dialogues, which all other numbers leave out.
         reward: mean reward.
         agreed: share of games that ended in agreement.
@@ -60,7 +59,6 @@ class PlayerResult:
     questions: int
     curve: str
     against: str
-    games: int
     failed: int
     reward: Estimate
     agreed: float
@@ -179,7 +177,8 @@ def measure(
     config, partner = (config, config.opposite.name) if live else _with_scripted_partners(config)
     rows = list(deal(config, "train", num_games))
     scripted = measured(game).scripted_players(config.game, questions)
-    players = [one for one in scripted if everyone or _is_judged(one)]
+    judged = [one for one in scripted if one.curve == JUDGED or not (one.questions or one.against)]
+    players = scripted if everyone else judged
     if not scripted:
         return Incentives(_simulated(game, rows, max(questions)), "none (simulated askers)")
     worker = RolloutWorker(config, None)
@@ -214,14 +213,10 @@ def _with_scripted_partners(config: Config) -> tuple[Config, str]:
     return config, f"{names} (without {others})" if others else names
 
 
-def _is_judged(player: ScriptedPlayer) -> bool:
-    return player.curve == JUDGED or (not player.questions and not player.against)
-
-
 def _lines(
     players: Sequence[ScriptedPlayer], played: dict[str, list[Dialogue]], everyone: bool
 ) -> Iterable[PlayerResult]:
-    rewards = {name: _rewards(dialogues) for name, dialogues in played.items()}
+    rewards = {name: np.array([one.reward for one in those], dtype=float) for name, those in played.items()}
     before: dict[str, str] = {}  # previous player on each curve
     for player in players:
         dialogues = played[player.name]
@@ -233,17 +228,12 @@ def _lines(
         agreed = [float(one.stop_reason is StopReason.AGREED) for one in completed]
         yield PlayerResult(
             *(player.name, player.questions, player.curve, player.against),
-            games=len(dialogues),
             failed=len(dialogues) - len(completed),
             reward=_mean_reward(rewards[player.name]),
             agreed=float(np.mean(agreed or [math.nan])),
             gain=gain,
             learned=_learned(completed) if everyone else None,
         )
-
-
-def _rewards(dialogues: Sequence[Dialogue]) -> Floats:
-    return np.array([math.nan if dialogue.reward is None else dialogue.reward for dialogue in dialogues])
 
 
 def _mean(values: Floats) -> Estimate:
@@ -282,7 +272,5 @@ def _simulated(game: type[BaseEnvironment], rows: Sequence[GameRow], most: int) 
             if k or not lines:
                 name = f"{k} {strategy} question{'' if k == 1 else 's'}" if k else "no question"
                 gain = _mean(table[:, k] - table[:, k - 1]) if k else None
-                lines.append(
-                    PlayerResult(name, k, strategy, "", len(table), 0, _mean_reward(table[:, k]), math.nan, gain)
-                )
+                lines.append(PlayerResult(name, k, strategy, "", 0, _mean_reward(table[:, k]), math.nan, gain))
     return tuple(lines)

@@ -216,17 +216,6 @@ def test_a_log_of_mutated_lines_is_analysed(tmp_path: Path, unprinted: None) -> 
     assert file["foreign"] > 20 and any("that are not dialogues" in text for text in summary.results["warnings"])
 
 
-def test_a_wrong_line_is_named_by_file_number_and_key(tmp_path: Path) -> None:
-    wrong = {"reward": True, "seat": 2, "turns": [{}], "prompt": [{"role": "user"}], "step": -1}
-    for key, value in wrong.items():
-        log = write(tmp_path / "a.jsonl", [LINES[0], {**LINES[1], key: value}])
-        with pytest.raises(
-            DataError, match=rf"a\.jsonl, line 2: not a dialogue's line \(it.* {key}.*; remove the line"
-        ):
-            list(read_log(log))
-        assert load([log]).files[0].foreign == 1
-
-
 def test_links_to_nothing_and_folders_among_logs_are_passed_over(tmp_path: Path) -> None:
     write(tmp_path / "train.jsonl", LINES)
     (tmp_path / "dangling.jsonl").symlink_to(tmp_path / "nowhere")

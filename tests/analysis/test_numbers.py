@@ -206,20 +206,12 @@ def test_several_seeds_are_judged_over_seeds_and_games() -> None:
     """Sure of these games, given these seeds, is not sure of seeds."""
     rose = [0.9, 1.0, -0.1]
     rows = [
-        {
-            "condition": "shy",
-            "arm": "shy",
-            "run": str(seed),
-            "when": when,
-            "game": str(game),
-            "questions": value,
-            "reward": value,
-        }
+        (str(seed), when, str(game), value)
         for seed, more in enumerate(rose)
         for game in range(40)
         for when, value in (("before", game / 40), ("after", game / 40 + more))
     ]
-    games = pd.DataFrame(rows)
+    games = pd.DataFrame(rows, columns=["run", "when", "game", "questions"]).assign(condition="shy", arm="shy")
     row, one = (change(each, "shy", "questions", "shy") for each in (games, games[games["run"] == "0"]))
     assert (one["over"], row["over"]) == ("games", "seeds and games")
     assert one["p"] < 0.001 and one["value"] == pytest.approx(0.9)

@@ -25,15 +25,6 @@ def clustered_data(seed: int, games: int = 40, repeats: int = 6, slope: float = 
 # -- means
 
 
-def test_one_value_a_game_gives_the_usual_t_interval() -> None:
-    y = np.array([1.0, 2.0, 4.0, 9.0])
-    got = st.clustered_mean(y, np.arange(4))
-    want = stats.ttest_1samp(y, 0).confidence_interval(0.95)
-    assert got.value == 4.0
-    assert (got.low, got.high) == pytest.approx((want.low, want.high))
-    assert (got.n, got.clusters) == (4, 4)
-
-
 def test_clustered_interval_is_that_of_statsmodels() -> None:
     data = clustered_data(0)
     fit = sm.OLS(data.y, np.ones(len(data))).fit(cov_type="cluster", cov_kwds={"groups": data.cluster}, use_t=True)
@@ -63,30 +54,6 @@ def test_fewer_than_two_games_give_no_interval_and_say_so(y: list[float]) -> Non
 def test_corrections_by_hand() -> None:
     assert st.holm([0.01, np.nan, 0.04, 0.03]) == pytest.approx([0.03, np.nan, 0.06, 0.06], nan_ok=True)
     assert np.isnan(st.holm([np.nan])).all()
-
-
-# -- two checkpoints of one run: `compare` and `change` pair them by game
-
-
-def paired(before: dict[str, float], after: dict[str, float], limit: float = np.inf) -> st.Estimate:
-    one, two = (pd.DataFrame([values]) for values in (before, after))
-    return st.contrast([(two - one).dropna(axis=1)], [1.0], limit, st.GAMES)
-
-
-def test_paired_games_by_hand() -> None:
-    got = paired({"a": 0.5, "b": 0.6, "c": 0.7, "before": 0.9}, {"a": 0.7, "b": 0.7, "c": 1.0, "after": 0.1})
-    test = stats.ttest_1samp(np.array([0.2, 0.1, 0.3]), 0)
-    interval = test.confidence_interval(0.95)
-    assert (got.value, got.low, got.high) == pytest.approx((0.2, interval.low, interval.high))
-    assert got.p == pytest.approx(test.pvalue) and got.over == "games" and got.clusters == 3
-
-
-def test_paired_games_that_are_equal_or_too_few() -> None:
-    same = {"a": 0.5, "b": 0.6}
-    assert paired(same, same).p == 1.0
-    assert paired(same, {"a": 1.5, "b": 1.6}).p == 2 / 2**2  # two games that change alike show little
-    lonely = paired(same, {"a": 0.9})
-    assert np.isnan(lonely.low) and lonely.note and np.isnan(paired(same, {"z": 0.9}).value)
 
 
 # -- intervals that stay in range
@@ -140,11 +107,6 @@ def test_an_interval_ends_at_its_bound_if_all_values_are_within() -> None:
     assert number.low < 0 == count.low and count.high == number.high
     for values, within in ((-seldom, (0.0, np.inf)), (net + 1, st.SHARE)):
         assert at(values, games, within=within) == at(values, games)
-
-
-def test_a_difference_of_shares_stays_in_range() -> None:
-    before, after = {"a": 0.0, "b": 0.0, "c": 1.0}, dict.fromkeys("abc", 1.0)
-    assert paired(before, after, 1.0).high == 1.0 < paired(before, after).high
 
 
 def test_correlation_within_games_by_hand() -> None:

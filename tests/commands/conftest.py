@@ -1,36 +1,21 @@
 """A command of `slim-rl` as the tests of this room run it."""
 
-import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from slim_rl import cli
 from slim_rl.dialogue.chat import Chat
 from slim_rl.policies import load_tokenizer
+from tests.commands.shell import Done, call
 from tests.paths import ROOT
 
 
 @pytest.fixture
-def slim_rl(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs a command in this process, which has its libraries loaded already: what it prints and its exit code."""
+def slim_rl(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
+    """Runs a command in this process, in the repository."""
     monkeypatch.chdir(ROOT)
-
-    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        capsys.readouterr()
-        try:
-            cli.main([*map(str, arguments)])
-            code: Any = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        out, err = capsys.readouterr()
-        return subprocess.CompletedProcess(arguments, code, out, err)
-
-    return run
+    return call
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,11 @@
-"""A command as a shell runs it."""
+"""A command as a shell runs it (`process`), or in this process, which has its libraries loaded already (`call`)."""
 
+import contextlib
+import io
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from slim_rl.cli import main
 from tests.paths import ROOT
@@ -26,16 +26,27 @@ def process(*arguments: str | Path, cwd: Path = ROOT, **options: Any) -> Done:
     )
 
 
-def run(*words: object) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main([str(word) for word in words])
-    assert not ended.value.code
+def call(*words: object) -> Done:
+    """Runs a command in this process: what it prints and its exit code."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main([*map(str, words)])
+        except SystemExit as end:
+            code = int(end.code or 0)
+    return Done(words, code, out.getvalue(), err.getvalue())
 
 
-def refused(capsys: Any, *words: object) -> str:
+def run(*words: object) -> str:
+    """Runs a command that succeeds; what it prints."""
+    done = call(*words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def refused(*words: object) -> str:
     """The one sentence that a command ends with."""
-    with pytest.raises(SystemExit) as ended:
-        main([str(word) for word in words])
-    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("slim-rl: ")]
-    assert ended.value.code == 1 and len(said) == 1
-    return str(said[0])
+    done = call(*words)
+    (said,) = (line for line in done.stderr.splitlines() if line.startswith("slim-rl: "))
+    assert done.returncode == 1
+    return said

@@ -82,7 +82,6 @@ UNREAD = """
 def test_options_that_cannot_be_read_are_one_sentence_too(slim_rl, line) -> None:
     words, _, says = line.partition(" => ")
     check_one_sentence(slim_rl("evaluate", LOCAL, "--checkpoint", "data/warmstart", *words.split()), says, 2)
-    check_one_sentence(slim_rl("generate", "--workers", "0"), "--workers", 2)
 
 
 def test_without_the_local_extra_it_says_what_to_install(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Evaluation cells: resumable, comparable, with interventions that do what they say."""
 
-import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -18,13 +17,10 @@ from slim_rl.config import parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.evaluation import play_held_out
 from slim_rl.dialogue.games_file import load_rows
-from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.players import make_partners
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError, SlimError
-from slim_rl.games.matching import MatchingEnv
-from slim_rl.lab.interventions import INSTEAD, TRIES, NeverAsk
-from slim_rl.measured import measured
+from slim_rl.lab.interventions import INSTEAD, TRIES
 from slim_rl.policies import weights_digest
 from slim_rl.runs import lock_folder, record_settings
 from tests.dialogue.players import Script
@@ -54,21 +50,6 @@ def held_out(config: Any, chat: Chat, policy: Any, log: Any, num_games: int = 8,
     return play_held_out(RolloutWorker(config, chat), rows, log, step=0, policy=policy, trials=trials)
 
 
-def test_an_interrupted_evaluation_plays_only_what_is_left(config, chat, tmp_path) -> None:
-    log = tmp_path / "cell.jsonl"
-    first = held_out(config, chat, lambda job: Script(chat, [PLAN]), log, num_games=3)
-    made: list[str] = []
-
-    def policy(job: Any) -> Script:
-        made.append(job.row.game_id)
-        return Script(chat, [PLAN])
-
-    everything = held_out(config, chat, policy, log, num_games=8)
-    assert len(first) == 3 and len(everything) == 8 and len(made) == 5
-    assert len(list(read_log(log))) == 8
-    assert {d.game_id for d in first}.isdisjoint(made)
-
-
 def test_a_game_may_be_played_several_times(config, chat, tmp_path) -> None:
     log, hello = tmp_path / "cell.jsonl", "[message] Hello."
     once = held_out(config, chat, lambda job: Script(chat, [PLAN]), log, num_games=3)
@@ -93,13 +74,6 @@ def test_forced_questions_are_informative_and_come_first(config, chat, tmp_path)
         assert dialogue.policy["intervention"].startswith("forced")
     (row,) = answer(dialogues)[0][0].rows
     assert row["questions per game"].startswith("0.000") and float(row["forced questions"].split()[0]) > 0
-
-
-def test_a_forbidden_question_is_drawn_again_and_then_replaced(chat) -> None:
-    asked = ["[message] What is Ava Li on BLEU?", "[message] How good is Noah on SWAG?"]
-    for said, taken in (([*asked, PLAN], PLAN), (asked[:1] * TRIES, f"[message] {INSTEAD}")):
-        policy = NeverAsk(Script(chat, said), chat, measured(MatchingEnv).asks)
-        assert chat.decode(asyncio.run(policy.sample([1], 64, "k")).ids)[0] == taken
 
 
 @pytest.mark.parametrize("question", ["Alice on GPT-3?", "Tell me Alice on GPT-3.", "| Alice | GPT-3 | ? |"])

@@ -37,18 +37,19 @@ def config(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(("engine", "server"), [("sglang", SGLangServer), ("vllm", VLLMServer)])
 def test_a_server_plays_as_many_games_at_once_as_it_is_told(
-    config: Path, tmp_path: Path, speak: Any, capsys: Any, engine: str, server: Any
+    config: Path, tmp_path: Path, speak: Any, engine: str, server: Any
 ) -> None:
     out = tmp_path / "out"
     with server(speak, model="warmstart", context_length=4096, delay=0.05) as running:
         words = ["evaluate", config, "--checkpoint", MODEL, "--engine", engine, "--server", f"{running.url}/v1"]
-        run(*words, "--games", 20, "--mode", "free", "--mode", "forced:1", "--concurrency", 7, "--output", out)
+        modes = ("--mode", "free", "--mode", "forced:1")
+        shown = run(*words, "--games", 20, *modes, "--concurrency", 7, "--output", out)
         assert running.busiest == 7
     free, forced = (list(read_log(out / f"warmstart_shy_{mode}.jsonl")) for mode in ("free", "forced1"))
     assert len(free) == len(forced) == 20
     assert {d.policy["engine"] for d in free} == {engine} and not any(d.failed for d in free)
     assert all(d.turns[0].questions == ["pair"] and sum(turn.role == "policy" for turn in d.turns) >= 2 for d in free)
-    assert "warmstart shy forced1" in capsys.readouterr().out
+    assert "warmstart shy forced1" in shown
 
 
 def test_too_long_prompt_ends_only_its_game(config: Path, tmp_path: Path, speak: Any) -> None:
@@ -60,13 +61,12 @@ def test_too_long_prompt_ends_only_its_game(config: Path, tmp_path: Path, speak:
 
 
 @pytest.mark.usefixtures("unprinted")
-def test_a_chat_model_is_a_row_beside_a_checkpoint(config: Path, tmp_path: Path, capsys: Any, speak: Any) -> None:
+def test_a_chat_model_is_a_row_beside_a_checkpoint(config: Path, tmp_path: Path, speak: Any) -> None:
     """Its endpoint answers by the shy partner's rules, so as a policy it agrees to nothing."""
     out, chat = tmp_path / "out", ["--policy", "solo", "--policy", "openai:gpt-4.1-2025-04-14"]
     with SGLangServer(speak, model="elsewhere/warmstart") as server, OpenAIServer() as endpoint:
         engine = ["--set", f"policy.openai.base_url={endpoint.url}", "--engine", "sglang", "--server", server.url]
-        run("evaluate", config, *chat, "--checkpoint", MODEL, *engine, "--games", 6, "--output", out)
-    shown = capsys.readouterr().out
+        shown = run("evaluate", config, *chat, "--checkpoint", MODEL, *engine, "--games", 6, "--output", out)
     assert "gpt-4.1-2025-04-14_shy_free: " in shown and "policy calls" in shown
     names = ("solo", "gpt-4.1-2025-04-14", "warmstart")
     assert {file.name for file in out.glob("*.jsonl")} == {f"{name}_shy_free.jsonl" for name in names}
@@ -79,11 +79,10 @@ def test_a_chat_model_is_a_row_beside_a_checkpoint(config: Path, tmp_path: Path,
     assert {d.step for d in dialogues} == {None} and "step 0" not in report  # a checkpoint's step is not known
 
 
-def test_scripted_policies_are_floor_and_ceiling_of_one_table(config: Path, tmp_path: Path, capsys: Any) -> None:
+def test_scripted_policies_are_floor_and_ceiling_of_one_table(config: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     named = [word for name in ("random", "solo", "ideal", "forced:2") for word in ("--policy", name)]
-    run("evaluate", config, *named, "--games", 20, "--output", out)
-    shown = capsys.readouterr().out
+    shown = run("evaluate", config, *named, "--games", 20, "--output", out)
     assert "ideal shy free" in shown and "forced2 shy free" in shown
     played = {file.stem: list(read_log(file)) for file in out.glob("*.jsonl")}
     reward = {name.partition("_")[0]: sum(d.reward or 0 for d in dialogues) for name, dialogues in played.items()}
@@ -100,9 +99,8 @@ def test_scripted_policies_are_floor_and_ceiling_of_one_table(config: Path, tmp_
     assert forced <= {"forced:0", "forced:1", "forced:2"}
 
 
-def test_a_dry_run_says_what_a_chat_model_would_cost(config: Path, capsys: Any) -> None:
-    run("evaluate", config, "--policy", "openai:gpt-4.1-mini", "--mode", "forbidden", "--dry-run")
-    said = capsys.readouterr().out
+def test_a_dry_run_says_what_a_chat_model_would_cost(config: Path) -> None:
+    said = run("evaluate", config, "--policy", "openai:gpt-4.1-mini", "--mode", "forbidden", "--dry-run")
     assert "gpt-4.1-mini_shy_forbidden: 20 games" in said and "calls of gpt-4.1-mini" in said and "$" in said
 
 

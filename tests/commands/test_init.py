@@ -23,17 +23,15 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("unprinted")
-def test_from_an_empty_folder_to_the_page(empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run("lab", "init", "own")
-    assert "files to own/examples/" in capsys.readouterr().out
+def test_from_an_empty_folder_to_the_page(empty: Path) -> None:
+    assert "files to own/examples/" in run("lab", "init", "own")
     shutil.copytree("own/examples/experiment", ".", dirs_exist_ok=True)
-    run("lab", "run", ".", "--dry-run")
-    runs = [shlex.split(line)[-5].removeprefix("name=") for line in capsys.readouterr().out.splitlines()]
+    plan = run("lab", "run", ".", "--dry-run").splitlines()
+    runs = [shlex.split(line)[-5].removeprefix("name=") for line in plan]
     written = yaml.safe_load(Path("experiment.yaml").read_text())
     assert runs == [f"matching_local-{arm}-s{seed}" for seed in range(8) for arm in written["arms"]]
     play(runs)
-    run("lab", "page", ".")
-    assert "It learned to ask: from 0.000 to 2.00 questions per game" in capsys.readouterr().out
+    assert "It learned to ask: from 0.000 to 2.00 questions per game" in run("lab", "page", ".")
     page = Path("results/README.md").read_text()
     for contrast in written["contrasts"]:
         assert f"| {contrast['name']} |" in page
@@ -51,21 +49,15 @@ def play(runs: list[str]) -> None:
             for step, phase in ((0, "eval"), (0, "train"), (1, "train"), (2, "eval")):
                 for game, board in boards:
                     asks = 2 if arm == "shy" and step == 2 else 0
-                    fields = {
-                        "id": f"{phase}/{step}/{game}",
-                        "game_id": game,
-                        "run": name,
-                        "phase": phase,
-                        "step": step,
-                    }
-                    log.append(make_dialogue(rng, board, asks, arm, **fields))
+                    place = {"id": f"{phase}/{step}/{game}", "game_id": game, "phase": phase, "step": step}
+                    log.append(make_dialogue(rng, board, asks, arm, run=name, **place))
 
 
-def test_what_is_written_is_never_over_a_persons_own_file(empty: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_written_is_never_over_a_persons_own_file(empty: Path) -> None:
     run("lab", "init", "paper")
     mine = Path("paper/examples/experiment/experiment.yaml")
     mine.write_text("title: mine")
-    assert "exists: name another" in refused(capsys, "lab", "init", "paper")
+    assert "exists: name another" in refused("lab", "init", "paper")
     assert mine.read_text() == "title: mine"
 
 

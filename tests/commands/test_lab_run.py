@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import yaml
 
-from slim_rl.cli import main
 from slim_rl.commands.lab.run import Run, Step, arms_runs, numbers_of, play, step_of
 from slim_rl.config import Config, load_config, read_yaml
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.players import make_partner
 from slim_rl.errors import ConfigError, SlimError
+from tests.commands.shell import call
 from tests.paths import ROOT
 
 CONFIG = ROOT / "configs" / "matching_local.yaml"
@@ -39,30 +39,29 @@ def of_arm(runs: dict[str, Run]) -> dict[str, Config]:
     return {run.config.arm_name: run.config for run in runs.values() if run.config}
 
 
-def lab(*words: object, code: int = 0) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(["lab", "run", *map(str, words)])
-    assert end.value.code == code
+def lab(*words: object, code: int = 0) -> tuple[str, str]:
+    """Runs `lab run`; what it prints to stdout and stderr."""
+    done = call("lab", "run", *words)
+    assert done.returncode == code, done.stderr
+    return done.stdout, done.stderr
 
 
-def test_options_reach_arms_of_a_config_and_no_experiment(capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_reach_arms_of_a_config_and_no_experiment() -> None:
     options = "--arm shy --arm mute --seeds 3 --backend slime --set train.steps=2 -- --lr 2e-6"
-    lab(CONFIG, "--dry-run", *options.split())
-    lines = capsys.readouterr().out.splitlines()
+    lines = lab(CONFIG, "--dry-run", *options.split())[0].splitlines()
     names = [re.search(r"name=(\S+)", line)[1] for line in lines]  # type: ignore[index]
     assert names == ["matching_local-shy-s3", "matching_local-mute-s3"]
     assert all("--set train.steps=2 --set train.backend=slime " in line for line in lines)
     assert all(line.endswith(" -- --lr 2e-6") for line in lines)
     for option in ("--arm shy", "--seeds 3", "--jobs 2", "--set train.steps=2", "-- --lr=1"):
-        lab(ARMS.parent, "--dry-run", *option.split(), code=1)
-        assert "is an experiment: its steps have arms, seeds" in capsys.readouterr().err
+        said = lab(ARMS.parent, "--dry-run", *option.split(), code=1)[1]
+        assert "is an experiment: its steps have arms, seeds" in said
 
 
-def test_a_machine_without_the_backend_prints_the_plan(capsys: Any, monkeypatch: Any) -> None:
+def test_a_machine_without_the_backend_prints_the_plan(monkeypatch: Any) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    lab(CONFIG, "--backend", "slime", "--arm", "shy", "--seeds", 3)
-    said = capsys.readouterr()
-    assert said.out.count("\n") == 1 and "This is the plan, and nothing is run: " in said.err
+    out, err = lab(CONFIG, "--backend", "slime", "--arm", "shy", "--seeds", 3)
+    assert out.count("\n") == 1 and "This is the plan, and nothing is run: " in err
 
 
 def test_seeds_are_numbers_and_ranges() -> None:
@@ -114,12 +113,12 @@ def test_run_waits_for_the_log_of_its_twin(tmp_path: Path) -> None:
     assert not (again / "second.out").exists()
 
 
-def test_at_the_end_stands_the_command_of_the_report(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+def test_at_the_end_stands_the_command_of_the_report(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("slim_rl.commands.lab.run.play", lambda step: None)
     config = ROOT / "examples" / "treasure.yaml"
-    lab(config, "--arm", "honest", "--seeds", "0,1", "--set", f"output_dir={tmp_path}")
+    out, _ = lab(config, "--arm", "honest", "--seeds", "0,1", "--set", f"output_dir={tmp_path}")
     logs = f"treasure-honest-s0/logs {tmp_path}/treasure-honest-s1/logs"
-    assert capsys.readouterr().out.splitlines()[-1].endswith(f"{logs} --game examples.treasure.Treasure")
+    assert out.splitlines()[-1].endswith(f"{logs} --game examples.treasure.Treasure")
 
 
 def test_runs_that_wait_for_each_other_are_not_run_and_named(tmp_path: Path) -> None:
@@ -195,15 +194,14 @@ evaluate => steps
 
 
 @pytest.mark.parametrize("line", WRONG.strip().splitlines())
-def test_a_wrong_step_is_one_sentence(line: str, tmp_path: Path, capsys: Any) -> None:
+def test_a_wrong_step_is_one_sentence(line: str, tmp_path: Path) -> None:
     steps, _, says = line.partition(" => ")
     (tmp_path / "experiment.yaml").write_text(f"{{title: t, steps: {steps}}}")
-    lab(tmp_path, "--dry-run", code=1)
-    said = capsys.readouterr()
-    assert says in said.err and said.err.count("\n") == 1 and not said.out
+    out, err = lab(tmp_path, "--dry-run", code=1)
+    assert says in err and err.count("\n") == 1 and not out
 
 
-def test_a_step_that_failed_is_where_the_next_run_resumes(tmp_path: Path, monkeypatch: Any, capfd: Any) -> None:
+def test_a_step_that_failed_is_where_the_next_run_resumes(tmp_path: Path) -> None:
     """By a Python that writes down what it is told, and fails in its second step, once."""
     python = tmp_path / "python"
     python.write_text(
@@ -215,10 +213,10 @@ def test_a_step_that_failed_is_where_the_next_run_resumes(tmp_path: Path, monkey
     steps[0]["train"]["makes"] = str(tmp_path / "made")
     (tmp_path / "experiment.yaml").write_text(yaml.safe_dump({"title": "t", "steps": steps}))
     (tmp_path / "cause").touch()
-    lab(tmp_path, code=1)
+    _, err = lab(tmp_path, code=1)
     (tmp_path / "cause").unlink()
     lab(tmp_path)
     ran = [line.split()[-1] for line in (tmp_path / "ran").read_text().splitlines()]
     assert ran == ["one", "two", "two", "three"]
-    assert "two'. Fix the cause" in capfd.readouterr().err
+    assert "two'. Fix the cause" in err
     assert sys.executable not in (tmp_path / "ran").read_text()

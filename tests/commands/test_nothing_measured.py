@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from slim_rl.cli import main
 from slim_rl.config import PolicyConfig, load_config
 from slim_rl.dialogue.failures import Failures, nothing_measured
 from slim_rl.dialogue.players import Partner, PartnerFailure
@@ -17,7 +16,7 @@ from slim_rl.environment import View
 from slim_rl.errors import ConfigError, RunStopped
 from slim_rl.policies import check_model_name, model_of
 from slim_rl.policies.transformers import load_model
-from tests.commands.shell import refused, run
+from tests.commands.shell import call, refused, run
 from tests.paths import MISSING, ROOT
 
 LOCAL = ROOT / "configs" / "matching_local.yaml"
@@ -38,27 +37,26 @@ def words(tmp_path: Path, *more: str) -> list[str]:
     return [word for key, value in found.items() for word in ("--set", f"{key}={value}")] + list(more)
 
 
-def test_evaluate_in_which_every_dialogue_failed_exits_with_1(tmp_path: Path, capsys: Any) -> None:
+def test_evaluate_in_which_every_dialogue_failed_exits_with_1(tmp_path: Path) -> None:
     named = ["--policy", "solo", "--mode", "forced:1", "--output", str(tmp_path / "cells")]
-    said = refused(capsys, "evaluate", LOCAL, *named, *words(tmp_path))
+    said = refused("evaluate", LOCAL, *named, *words(tmp_path))
     assert "Nothing was measured in solo_" in said and "3 × partner_failed: nobody is there. Fix the cause" in said
     assert len(list((tmp_path / "cells").glob("*.jsonl"))) == 1, "what there is of it is kept"
 
 
-def test_play_of_a_game_that_failed_exits_with_1(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+def test_play_of_a_game_that_failed_exits_with_1(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("What is Ava Li on BLEU?\n" * 3))
-    assert "The game failed: nobody is there" in refused(capsys, "play", LOCAL, *words(tmp_path))
+    assert "The game failed: nobody is there" in refused("play", LOCAL, *words(tmp_path))
 
 
-def test_train_whose_first_evaluation_failed_exits_with_1(tmp_path: Path, capsys: Any) -> None:
+def test_train_whose_first_evaluation_failed_exits_with_1(tmp_path: Path) -> None:
     pytest.importorskip("trl")
     places = {"output_dir": tmp_path / "runs", "train.processes": 1, "train.eval_games": 2}
     places |= {"data.num_train": 16, "policy.model": ROOT / "data" / "warmstart"}
     sets = [word for key, value in places.items() for word in ("--set", f"{key}={value}")]
-    with pytest.raises(SystemExit, match="1"):
-        main(["train", str(LOCAL), *words(tmp_path), *sets])
+    done = call("train", LOCAL, *words(tmp_path), *sets)
     said = "slim-rl: Nothing was measured in held-out games before training: 2 of 2 dialogues failed"
-    assert said in capsys.readouterr().err
+    assert done.returncode == 1 and said in done.stderr
 
 
 def ended(*reasons: str) -> list[Dialogue]:
@@ -102,18 +100,17 @@ def trained(tmp_path: Path) -> Path:
     return folder
 
 
-def test_evaluate_takes_a_run_with_its_own_settings(trained: Path, tmp_path: Path, capsys: Any) -> None:
+def test_evaluate_takes_a_run_with_its_own_settings(trained: Path, tmp_path: Path) -> None:
     load_config(LOCAL, ["game.n=4"]).write(trained / "config.yaml")
     places = ["--set", f"data.eval={tmp_path}/e.jsonl", "--set", "data.num_eval=4", "--output", tmp_path / "cells"]
-    run("evaluate", trained, "--dry-run", *places)
-    assert "mine_shy_free: 4 games" in capsys.readouterr().out
+    assert "mine_shy_free: 4 games" in run("evaluate", trained, "--dry-run", *places)
     assert load_config(trained).game.n == 4
     assert model_of("Qwen/Qwen3-0.6B", "MODEL") == "Qwen/Qwen3-0.6B", "no run's name"
 
 
-def test_run_folder_without_a_model_is_refused(trained: Path, tmp_path: Path, capsys: Any) -> None:
+def test_run_folder_without_a_model_is_refused(trained: Path) -> None:
     shutil.rmtree(trained / "model")
-    said = refused(capsys, "evaluate", LOCAL, "--checkpoint", trained)
+    said = refused("evaluate", LOCAL, "--checkpoint", trained)
     assert "is the folder of a run without a model" in said
 
 

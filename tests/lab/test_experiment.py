@@ -186,22 +186,12 @@ def test_a_measure_under_its_former_name_is_the_same_measure() -> None:
 
 def test_a_change_is_of_the_runs_that_were_played_on_both_sides() -> None:
     played = (("s0", "before", 1.0), ("s0", "after", 1.0), ("s1", "after", 4.0), ("s2", "after", 4.0))
-    rows = [
-        {
-            "condition": "held_out",
-            "arm": "shy",
-            "run": run,
-            "when": when,
-            "game": f"g{game}",
-            "questions": value + 0.1 * game,
-        }
-        for run, when, value in played
-        for game in range(9)
-    ]
-    found = change(pd.DataFrame(rows), "shy", "questions", "held_out")
+    rows = [(run, when, f"g{game}", value + 0.1 * game) for run, when, value in played for game in range(9)]
+    games = pd.DataFrame(rows, columns=["run", "when", "game", "questions"]).assign(condition="held_out", arm="shy")
+    found = change(games, "shy", "questions", "held_out")
     assert (found["value"], found["before"], found["after"]) == pytest.approx((0.0, 1.4, 1.4))
     assert found["by_run"] == [0.0]
-    apart = pd.DataFrame([row for row in rows if (row["run"], row["when"]) != ("s0", "after")])
+    apart = games[(games["run"] != "s0") | (games["when"] != "after")]
     found = change(apart, "shy", "questions", "held_out")
     assert np.isnan(found["value"]) and found["by_run"] == [] and found["after"] == pytest.approx(4.4)
 

@@ -114,7 +114,7 @@ def test_luck_is_no_way_around_asking(least: float, pays: bool) -> None:
 
     def line(name: str, questions: int, curve: str, reward: float, gain: float, low: float) -> PlayerResult:
         known = Estimate(reward, reward - 0.1, reward + 0.1, 99, 99)
-        return PlayerResult(name, questions, curve, "", 99, 0, known, 0.0, Estimate(gain, low, 2 * gain - low, 99, 99))
+        return PlayerResult(name, questions, curve, "", 0, known, 0.0, Estimate(gain, low, 2 * gain - low, 99, 99))
 
     asked = line("1 random question", 1, "random", 0.3, 0.2, 0.1)
     guess, other = line("a guess", 0, "random", 0.1, 0.0, 0.0), line("other", 0, "", 0.15, 0.05, least)
@@ -126,7 +126,7 @@ def test_cheats_are_compared_with_honest_players(by_dialop: Incentives) -> None:
     cheats = [line for line in by_dialop.lines if line.against]
     names = {line.name for line in by_dialop.lines}
     assert len(cheats) >= 6 and all(line.against in names for line in cheats)
-    assert all(line.learned is not None and line.games == 70 for line in by_dialop.lines)
+    assert all(line.learned is not None and line.reward.n == 70 for line in by_dialop.lines)
     asker = next(line for line in by_dialop.lines if line.name == "4 random questions")
     assert asker.learned is not None and 0.5 < asker.learned <= 4
 

@@ -1,7 +1,6 @@
 """scripts/run_matching.sh on a node of fakes: how tests start it, and what its command says."""
 
 import contextlib
-import io
 import os
 import shlex
 import subprocess
@@ -14,7 +13,7 @@ import pytest
 import yaml
 
 from slim_rl.backends.slime.flags import parse_flags
-from slim_rl.cli import main
+from tests.commands.shell import call
 from tests.fakes.cluster import Cluster, write_model
 from tests.paths import ROOT
 
@@ -97,18 +96,8 @@ def print_flags(
     variables = {"CONFIG": ROOT / "configs" / "matching.yaml", "SAVE_DIR": cluster.folder / "run"} | variables
     environment = cluster.environment | {key: str(value) for key, value in variables.items()}
     command = ["train", environment["CONFIG"], "--backend", "slime", "--print-flags", *["--dry-run"] * dry]
-    out, err, code = io.StringIO(), io.StringIO(), 0
-    with (
-        patch.dict(os.environ, environment, clear=True),
-        contextlib.chdir(cluster.folder),
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-    ):
-        try:
-            main([*command, *map(str, words), "--", *given])
-        except SystemExit as end:
-            code = int(end.code or 0)
-    return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
+    with patch.dict(os.environ, environment, clear=True), contextlib.chdir(cluster.folder):
+        return call(*command, *words, "--", *given)
 
 
 def printed(done: subprocess.CompletedProcess[str]) -> dict[str, list[str]]:

@@ -77,10 +77,9 @@ def test_frame_has_kinds_columns_and_measure(log_dir: Path) -> None:
     assert log.frame["side"].tolist() == [side_of(each) for each in logged]
 
 
-def test_show_selects_by_columns_and_prints_kinds(log_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_selects_by_columns_and_prints_kinds(log_dir: Path) -> None:
     def shown(where: str) -> str:
-        run("show", log_dir, "--where", where, "--game", GAME)
-        return capsys.readouterr().out
+        return run("show", log_dir, "--where", where, "--game", GAME)
 
     found = shown("side == 'high' and position > 0 and questions > 1")
     assert f"of {GAMES * (STEPS + 2)} dialogues" in found and "policy> Is it odd?   (parity, 11 tokens)" in found

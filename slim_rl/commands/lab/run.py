@@ -36,8 +36,9 @@ from tqdm import tqdm
 
 from slim_rl import backends
 from slim_rl.commands import UsageError, load
-from slim_rl.commands.options import Backend, Overrides, changes_of, game_option
+from slim_rl.commands.options import Backend, Overrides, changes_of
 from slim_rl.config import Config, load_config, read_yaml
+from slim_rl.environment import is_ours
 from slim_rl.errors import ConfigError, SlimError, did_you_mean
 from slim_rl.lab.experiment.contrasts import load_manifest, manifest_file
 from slim_rl.processes import interruptible, python_module, running, signals_end_the_run
@@ -129,8 +130,9 @@ def command(
             play(step)
         if of_arms := [run.config for run in step.runs if run.config]:
             logs = shlex.join(str(_logs(each)) for each in of_arms)
-            game = "".join(dict.fromkeys(game_option(each.environment) for each in of_arms))
-            typer.echo(f"Report, with the differences between arms: slim-rl analyze {logs}{game}")
+            games = dict.fromkeys(each.environment for each in of_arms if not is_ours(each.environment))
+            custom = "".join(f" --game {game}" for game in games)
+            typer.echo(f"Report, with the differences between arms: slim-rl analyze {logs}{custom}")
 
 
 # -- from YAML to processes --------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ Every point is a mean over held-out games; its questions and informative pairs i
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -86,11 +85,3 @@ def figure(points: Points, palette: Mapping[str, str]) -> Figure | None:
     ax.set_ylabel("reward")
     ax.legend(loc="lower right")
     return drawn
-
-
-def reach(points: Points, palette: Mapping[str, str]) -> float:
-    """Returns the largest number of questions of any drawn point."""
-    runs = [run for arm in palette for run in points["trained"].get(arm, [])]
-    return float(
-        np.max([one["questions"] for one in [*points["forced"], points["initial"], *runs] if one], initial=0.0)
-    )

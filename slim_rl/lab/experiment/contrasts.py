@@ -5,11 +5,10 @@ The analysis reads both files, so that p values are corrected for the preregiste
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from slim_rl.analysis.held_out import comparable
 from slim_rl.config import Section, load_section
@@ -104,21 +103,19 @@ class Source(Section):
 
     logs: list[str] = Field(min_length=1, description="files, folders or patterns such as logs/forced/*_forced2.jsonl")
     command: str = Field(description="command that wrote them")
+    each: list[Any] = Field([])
 
 
-def _expand_each(sources: Any) -> Any:
+def _expand_each(sources: dict[str, Source]) -> dict[str, Source]:
     """Returns the sources of a manifest, expanded to one per value of `each`."""
-    if not isinstance(sources, dict):
-        return sources
-    expanded: dict[Any, Any] = {}
-    for name, source in sources.items():
-        if isinstance(source, dict) and isinstance(source.get("each"), list):
-            rest = json.dumps({name: {key: value for key, value in source.items() if key != "each"}}, default=str)
-            for value in source["each"]:
-                expanded |= json.loads(rest.replace("{each}", json.dumps(str(value))[1:-1]))
-        else:
-            expanded[name] = source
-    return expanded
+    return {
+        name.replace("{each}", str(value)): Source(
+            logs=[path.replace("{each}", str(value)) for path in source.logs],
+            command=source.command.replace("{each}", str(value)),
+        )
+        for name, source in sources.items()
+        for value in source.each or [""]
+    }
 
 
 class Manifest(Section):
@@ -136,7 +133,7 @@ class Manifest(Section):
         None,
         description="contrasts, or the file of the contrasts; without any, the page has the results of each arm only",
     )
-    sources: Annotated[dict[str, Source], BeforeValidator(_expand_each)] = Field(
+    sources: Annotated[dict[str, Source], AfterValidator(_expand_each)] = Field(
         {}, description="logs by condition; without any there is no page"
     )
     results: Path | None = Field(None, description="folder of the page; by default results, next to this file")

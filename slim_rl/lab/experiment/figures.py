@@ -123,7 +123,8 @@ def _frontier(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     palette = {arm: colours(plays.arms)[arm] for arm in plays.arms if arm in shown & points["trained"].keys()}
     price = float(askers["price"].iloc[0])
     (ideal,) = askers[askers["asker"] == "ideal"].to_dict(orient="records") or [None]
-    limit = 1 + np.ceil(max(baseline.reach(points, palette), ideal["questions"] if ideal else 0.0))
+    drawn = [*points["forced"], points["initial"], ideal, *(run for arm in palette for run in points["trained"][arm])]
+    limit = 1 + np.ceil(max(one["questions"] for one in drawn if one))
     figure = Figure(figsize=(7.2, 4.4))
     ax = figure.subplots()
     for name, (label, style) in _ASKERS.items():

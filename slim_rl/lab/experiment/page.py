@@ -134,14 +134,14 @@ def _origin(plays: Plays, manifest: Manifest, path: Path, command: str) -> str:
 
 
 def _conditions(manifest: Manifest, rows: Sequence[dict[str, Any]]) -> list[Table]:
-    result = []
-    for condition in dict.fromkeys(row["condition"] for row in rows):
-        caption = (
-            f"{words(condition).capitalize()}: before → after training, and the change with its 95% interval. "
-            f"{manifest.sources[condition].command}."
+    how = "before → after training, and the change with its 95% interval"
+    return [
+        table_of(
+            [row for row in rows if row["condition"] == condition],
+            f"{words(condition).capitalize()}: {how}. {manifest.sources[condition].command}.",
         )
-        result.append(table_of([row for row in rows if row["condition"] == condition], caption))
-    return result
+        for condition in dict.fromkeys(row["condition"] for row in rows)
+    ]
 
 
 def _contrasts(compared: Sequence[dict[str, Any]], preregistered: bool) -> list[Table]:

@@ -144,24 +144,20 @@ def read(manifest: Manifest) -> Plays:
 
 
 def left_out(plays: Plays, manifest: Manifest) -> list[str]:
-    """Returns sentences on missing, failed or mixed sources."""
+    """Returns sentences on missing or failed sources, and on several versions of the code, or uncommitted code."""
     rows = plays.held_out
     warnings = list(plays.warnings)
     if missing := [words(name) for name in manifest.sources if name not in {*rows["condition"], HELD_OUT}]:
         warnings.append(f"No logs yet of {', '.join(missing)}.")
-    warnings += _mixed(plays.provenance)
+    versions = sorted({provenance.code_of(entry) for entry in plays.provenance})
+    if len(versions) > 1:
+        warnings.append(f"The logs were written by several versions of the code: {'; '.join(versions)}.")
+    elif versions and "not committed" in versions[0]:
+        warnings.append(f"The logs were written by {versions[0]}.")
     ended = rows[(rows["condition"] == HELD_OUT) & (rows["when"] == "after")]["run"]
     if unplayed := sorted({*plays.training["run"], *rows["run"]} - {"", *ended}):
         warnings.append(f"Not evaluated after training yet, so only in the curves: {', '.join(unplayed)}.")
     return list(dict.fromkeys(warnings))
-
-
-def _mixed(entries: Sequence[provenance.Entry]) -> list[str]:
-    """Returns a warning if logs were written by several versions of the code, or by uncommitted code."""
-    versions = sorted({provenance.code_of(entry) for entry in entries})
-    if len(versions) > 1:
-        return [f"The logs were written by several versions of the code: {'; '.join(versions)}."]
-    return [f"The logs were written by {version}." for version in versions if "not committed" in version]
 
 
 def _places(patterns: Sequence[str]) -> list[Path]:

@@ -89,7 +89,7 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
             tokenizer = train_tokenizer(
                 _texts(config, curriculum, games[: settings.tokenizer_games]), settings.vocab_size
             )
-            model = tiny_qwen3(len(tokenizer), settings.hidden_size, settings.layers, tokenizer)
+            model = tiny_qwen3(settings, tokenizer)
         optimizer: torch.optim.Optimizer
         collate: Callable[[Any], Any] = DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=-100)
         kind = FiniteSteps
@@ -136,13 +136,14 @@ def _warmup_steps(settings: WarmstartConfig, demonstrations: int) -> int:
     return min(_WARMUP_STEPS, math.ceil(_WARMUP_SHARE * steps))
 
 
-def tiny_qwen3(vocab: int, hidden: int, layers: int, tokenizer: Any) -> Qwen3ForCausalLM:
-    """Returns a Qwen3 of this width and depth with random weights."""
+def tiny_qwen3(settings: WarmstartConfig, tokenizer: Any) -> Qwen3ForCausalLM:
+    """Returns a Qwen3 of the settings' width and depth with random weights."""
+    hidden = settings.hidden_size
     config = Qwen3Config(
-        vocab_size=(vocab + 63) // 64 * 64,
+        vocab_size=(len(tokenizer) + 63) // 64 * 64,
         hidden_size=hidden,
         intermediate_size=3 * hidden,
-        num_hidden_layers=layers,
+        num_hidden_layers=settings.layers,
         num_attention_heads=hidden // 32,
         num_key_value_heads=max(1, hidden // 64),
         eos_token_id=tokenizer.eos_token_id,
