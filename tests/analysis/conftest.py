@@ -37,4 +37,8 @@ def evil_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
             dialogue.prompt = [{"role": synthetic.EVIL, "content": synthetic.EVIL}]
             dialogue.turns[0].text = dialogue.turns[0].thought = dialogue.turns[0].error = synthetic.EVIL
             file.write(orjson.dumps(dialogue.to_dict(tokens=False)) + b"\n")
-    return analyze([folder], folder / "plots").report
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "slim_rl.analysis.page.to_bytes", lambda figure, form: b""
+        )  # setting figures takes most of the time
+        return analyze([folder], folder / "plots").report

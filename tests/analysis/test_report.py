@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import matplotlib
@@ -31,6 +32,7 @@ from slim_rl.formats import interval, p_value, plain
 from slim_rl.games.matching.study.references import people
 from tests.analysis import synthetic
 from tests.analysis.synthetic import EVIL
+from tests.commands.shell import run
 from tests.paths import HUMAN, ROOT
 
 CHROMIUM = shutil.which("chromium") or ""
@@ -96,15 +98,16 @@ def test_the_command_makes_the_same_of_the_same_logs(log_dir: Path, analysed: Su
         assert (tmp_path / name).read_bytes() == (analysed.report.parent / name).read_bytes()
 
 
-def test_report_of_a_run_that_has_no_dialogue_yet_waits(tmp_path: Path) -> None:
-    words = [str(tmp_path / "logs"), "--output", str(tmp_path), "--max-dialogues", "0", "--every", "1"]
-    command = [sys.executable, "-m", "slim_rl", "analyze", *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
-        first = process.stdout.readline()
+@pytest.mark.usefixtures("unprinted")
+def test_report_of_a_run_that_has_no_dialogue_yet_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sleep(seconds: int) -> None:
+        if (tmp_path / "logs").exists():
+            raise SystemExit
         synthetic.write_runs(tmp_path / "logs", arms=("shy",), seeds=1, steps=2, n=3)
-        then = next(line for line in iter(process.stdout.readline, "") if not line.startswith("Waiting: "))
-        process.kill()
+
+    monkeypatch.setattr("slim_rl.commands.analyze.time", SimpleNamespace(sleep=sleep))
+    said = run("analyze", tmp_path / "logs", "--output", tmp_path, "--max-dialogues", 0, "--every", 1)
+    first, then = said.splitlines()
     assert first.startswith("Waiting: There is no dialogue log") and "report.html" in then
 
 
