@@ -5,7 +5,7 @@ Invariants:
     No text holds a secret or half a character, and a text longer than `REPLY_CHARS` is cut.
     A token count that is missing or impossible is estimated from the text.
 
-What is done about a fault (`Fault.kind`):
+What is done about a fault (`Fault.kind`), of which faults.yaml says by which words it is known:
 
     wait   busy      it asks to wait: asked again until the turn's time is over
            down      it does not answer: asked again `max_retries` times; failures in a row are an outage
@@ -30,11 +30,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import aiohttp
 
-from slim_rl.config import OpenAIConfig
+from slim_rl.config import OpenAIConfig, read_yaml
 from slim_rl.http import Response
 from slim_rl.jsonl import whole_characters
 from slim_rl.partners.quoting import Secrets, one_line
@@ -52,64 +53,15 @@ Kind = Literal["busy", "down", "wrong", "parameter", "length", "refused", "accou
 
 
 class Row(NamedTuple):
-    """Line of the table of faults; the first that fits decides.
-
-    Attributes:
-        kind: what is done; unknown: "request" once the endpoint has answered any request, before that "refused".
-        pattern: regular expression in "STATUS BODY"; the status may be the code within a response of status 200, 0 without one.
-        hint: what a person should check.
-    """
+    """Line of the table of faults (faults.yaml)."""
 
     kind: Kind | Literal["unknown"]
-    pattern: str
+    status: str = ".*"
+    says: str = ""
     hint: str = ""
 
 
-TABLE = (
-    Row(
-        "account",
-        r"^402|insufficient[_ ](quota|balance|credits?|funds)|exceeded_current_quota|billing_(hard_limit|not_active)|"
-        r"requires more credits|credit balance is too low|out of credits",
-        "the account has no money left",
-    ),
-    Row(
-        "account",
-        r"^401|(invalid|incorrect|expired|missing|no)[_ ]api[_ ]?key|"
-        r"api[_ ]?key (is |was )?(not valid|not found|invalid|expired)",
-        "is the key in ${key} right?",
-    ),
-    Row(
-        "busy",
-        r"^(429|498)|capacity[_ ]exceeded|rate[_ -]?limit|too[_ ]many[_ ]requests|tokens per (minute|day|hour)|\(TPM\)",
-    ),
-    Row(
-        "request",
-        r"^(413|451)|^(0|400|403|422|500) .*("
-        r"context[_ ](length|window|size)|maximum context|too many (input )?tokens|(prompt|input) is too (long|large)|"
-        r"content[_ ](filter|policy|management)|ResponsibleAI|data_inspection|moderation|flagged|\bsafety\b)",
-    ),
-    Row(
-        "length",
-        r"^400 .*(max_tokens|max_completion_tokens|token (limit|budget)).*\b(reached|exceeded|exhausted|spent|consumed|hit|used up)\b(?!.*\b(must|should|allowed)\b)",
-    ),
-    Row("parameter", r"^(0|400|404|422|50[01]) "),  # if `named_parameter` finds one
-    Row(
-        "refused",
-        r"^403|^(0|400|404|422) .*(model[_ ]not[_ ](found|exist)|(invalid|unknown|unsupported) model|not a valid model|"
-        r"model\b.{0,100}\b(not (found|exist|available|supported)|decommissioned|deprecated)|\"param\": ?\"model)",
-        "is the model {model} right, and may this key use it?",
-    ),
-    Row(
-        "refused",
-        r"^404|^0 .*\b(endpoint|route|path|method|url)\b",
-        "are {player}.openai.base_url and the model {model} right?",
-    ),
-    Row("refused", r"^3", "it answers from another address: is {player}.openai.base_url right?"),
-    Row("refused", r"^(405|410|501)", "is {player}.openai.base_url right?"),
-    Row("wrong", r"^(0|409|500|505) "),
-    Row("down", r"^(408|425|5)"),
-    Row("unknown", "", "does the endpoint know every parameter of the request?"),
-)
+TABLE = [Row(**row) for row in read_yaml(Path(__file__).with_name("faults.yaml"))]
 # Parameters that a model can do without -> what is done instead; the refusal of any other is a fault of the config.
 RENAMED = {"max_tokens": "max_completion_tokens"}
 LEARNED = {
@@ -258,8 +210,8 @@ class AnswerReader:
         # An error of status 500 may hold anything else, such as the request.
         parameter = named_parameter(reported, reported["message"] if status == 500 else content[:20_000], body)
         learned = parameter in LEARNED and (parameter in body or parameter == SYSTEM)
-        text, flags = f"{status} {content[:20_000]}", re.IGNORECASE | re.DOTALL
-        fits = (row for row in TABLE if re.search(row.pattern, text, flags))
+        text, flags = content[:20_000], re.IGNORECASE | re.DOTALL
+        fits = (row for row in TABLE if re.fullmatch(row.status, str(status)) and re.search(row.says, text, flags))
         row = next(row for row in fits if row.kind != "parameter" or (learned if status == 500 else parameter))
         kind = "unknown" if row.kind == "parameter" and not learned else row.kind
         if kind == "unknown":

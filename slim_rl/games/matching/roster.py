@@ -10,49 +10,22 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 from rapidfuzz.distance import OSA
 
+from slim_rl.config import read_yaml
 from slim_rl.errors import ConfigError
 
 Kind = Literal["reviewer", "paper"]
 Meanings = tuple[tuple[Kind, int], ...]
 Pair = tuple[int, int]  # (reviewer, paper)
 
-REVIEWERS = (
-    "Ava Li",
-    "Daniel Nguyen",
-    "Sofia Patel",
-    "Andrei Petrov",
-    "Morgan Reed",
-    "Joseph Santos",
-    "Ethan Smith",
-    "Noah Wilson",
-)
-PAPERS = (
-    "BLEU: a Method for Automatic Evaluation of MT",
-    "Electra: Pre-training Text Encoders as Discriminators",
-    "GloVe: Global Vectors for Word Representation",
-    "GLUE: A Multi-Task Benchmark and Analysis Platform for NLU",
-    "LLaMA: Open and Efficient Foundation Language Models",
-    "RoBERTa: A Robustly Optimized BERT Pretraining Approach",
-    "QuAC: Question Answering in Context",
-    "SWAG: An Adversarial Dataset for Commonsense Inference",
-)
-
-# What people write for a name beyond slips of the pen, and everyday words one slip away from a name of DialOp's roster.
-_ALSO_CALLED = {"bert": "roberta"}
-_NOT_NAMES = frozenset({"panel", "pastel", "petal", "globe", "sofa", "glued"})
-# Words with which questions are asked and answered: alone, none of them can name somebody.
-_GRAMMAR = frozenset(
-    """
-    about all am an and any anyone anything are as ask at be better both but by can check compare could did do does either
-    else for from get give had has have he her his how if in is it let may me might mine must my no none not nothing of on
-    or other please put rate score scores shall share she should show so tell than that the their them there these they
-    this those to value was we were what which who why will with would yes you your yours
-    """.split()  # noqa: SIM905
-)
+_TABLE: dict[str, Any] = read_yaml(Path(__file__).with_name("roster.yaml"))
+REVIEWERS, PAPERS = tuple(_TABLE["reviewers"]), tuple(_TABLE["papers"])
+_ALSO_CALLED: dict[str, str] = _TABLE["also_called"]
+_NOT_NAMES, _GRAMMAR = (frozenset(_TABLE[name].split()) for name in ("not_names", "grammar"))
 _WORD = re.compile(r"[^\W_]+(?:[\u0300-\u036f]+[^\W_]*)*")  # an accent may follow its letter as a character of its own
 _OWN_STOP = re.compile(r"\.[^\S\n]*[^\sA-Z]")  # the full stop of "Lee Jr.", where no sentence ends with it
 _ENDS_A_LINE = re.compile(r"[;\r\n\v\f\x85\u2028\u2029]")

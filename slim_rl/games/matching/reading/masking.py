@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import groupby
 
+from slim_rl.games.matching.reading.wording import BARE, SPELLINGS
 from slim_rl.games.matching.roster import Roster
 
 READ_UP_TO = 4000  # characters of a message, its tag included, that are read for names, questions and values
@@ -24,26 +25,12 @@ _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 _SLASH = re.compile(r"(?P<pair>\b([RP])\d+ / (?!\2)[RP]\d+(?= *[?.\n/-]| *$))|\s/(?:\s|$)")
 # A row of a player's table, as it is shown to it
 _ROW = re.compile(r"(?m)^\W*R\d+: P\d+ (?:\d[\d.]*|[?-])\*?(?:, P\d+ (?:\d[\d.]*|[?-])\*?)+")
-_SPELLINGS = {
-    "whats": "what's", "wats": "what's", "wat": "what", "hows": "how's", "whos": "who's", "dont": "don't", "doesnt": "doesn't", "cant": "can't", "isnt": "isn't",
-    "youre": "your", "ur": "your", "u": "you", "thats": "that's", "lets": "let's", "im": "i'm", "ive": "i've", "lemme": "let me",
-    "gimme": "give me", "pls": "please", "plz": "please", "wanna": "want to", "gonna": "going to", "ok": "okay", "k": "okay",
-    "alright": "okay", "yep": "yes", "yeah": "yes", "anybody": "anyone", "somebody": "someone", "abt": "about", "info": "information",
-    "versus": "vs",
-}  # fmt: skip
 _ITEM = re.compile(r"\s*(?:[-*\u2022\u2013]+|\(?\d{1,2}[.)](?!\d))\s+")
 _CARRIES_ON = re.compile(r"(?:on|for|at|with|in|vs|than|of)\b|[?!. ]+$")
 # A full stop between digits is a decimal point, and the one of "vs." ends nothing.
 _SENTENCE = re.compile(r"(?:[^.?!]|(?<=\d)\.(?=\d)|(?<=\bvs)\.)+([.?!]*)")
 _TOKEN = re.compile(r"[^\W_]+(?:'[^\W_]+)*|[,:()#-]")
 _DASH = str.maketrans({"\u2013": "-", "\u2014": "-"})
-_BARE_WORDS = frozenset(
-    """
-    on for at with in to and or the a of s vs about as regarding concerning regards respect between among looking speaking
-    paper papers reviewer reviewers column row score scores value values number numbers rating pair pairs both then plus respectively doing
-    your yours his her same too also next now please maybe one more question okay great thanks so hi hello hey all right
-    """.split()  # noqa: SIM905
-)
 
 
 def untagged(text: str) -> tuple[str | None, str]:
@@ -82,7 +69,7 @@ def _lowered(text: str) -> str:
 
 def _spelled(match: re.Match[str]) -> str:
     word, lower = match[0], match[0].lower()
-    return word if NAME.match(word) else _SPELLINGS.get(lower, lower)
+    return word if NAME.match(word) else SPELLINGS.get(lower, lower)
 
 
 def sentences(text: str) -> Iterator[tuple[str, bool]]:
@@ -127,4 +114,4 @@ def _joined_lines(text: str) -> list[str]:
 
 def is_bare(text: str) -> bool:
     """Returns True if a clause only names somebody: "R0 on P0", "for the P3 paper"."""
-    return bool(NAME.search(text)) and all(word in _BARE_WORDS or NAME.fullmatch(word) for word in _WORD.findall(text))
+    return bool(NAME.search(text)) and all(word in BARE or NAME.fullmatch(word) for word in _WORD.findall(text))

@@ -16,56 +16,13 @@ from slim_rl.games.matching.reading import acts
 from slim_rl.games.matching.reading.acts import INFORMATION_SEEKING, KINDS
 from slim_rl.games.matching.reading.masking import NAME, READ_UP_TO, body, is_bare, sentences, untagged, words
 from slim_rl.games.matching.reading.pairing import by_side, named_pairs, stated_values, without_excluded
+from slim_rl.games.matching.reading.wording import MAY_REPEAT, PATTERNS, begins, has
 from slim_rl.games.matching.roster import Pair, Roster
 
 LOOK_BACK = 4  # messages before this one in which a name that is left out may have been said
 CLAUSES_BACK = 20  # the same, in clauses
 
-# A point's number, and a question mark spoken about
-_MARK = re.compile(r"\(\s*(?:\d|[a-e])\s*\)(?=\s*\w)|\(\?\)|[\"']\?[\"']")
-# What points back at a name, at one pair, and at several
-_NAME_SAID = re.compile(
-    r"\b(?:he|she|him|her|his|they|their|them|there|same|too|it|that one|those|these|both|each|either|(?:that|this) (?:paper|reviewer|one|person|pair))\b"
-)
-_PERSON, _PLACE = re.compile(r"\b(?:he|she|him|her|his)\b"), re.compile(r"\b(?:there|it|that paper|this paper)\b")
-_PAIR_SAID = re.compile(
-    r"\b(?:it|that|this|there|yours|him|her|(?:the|your|a|his|her|its|that|what) (?:score|value|number|rating|figure)|(?:do|can|have|could|would|don't) you(?: \w+)?$"
-    r"|tell me$|anything$|and you$|^you$|about you$|what do you have$|your (?:side|table|end))\b|^(?:score|value|number)$|^how (?:much|high|strong|good|well)\b"
-)
-_PAIRS_SAID = re.compile(
-    r"\b(?:them|these|those|they|each|both|their|scores|values|numbers|either|which|who|following)\b"
-)
-_CHOOSES = re.compile(r"^(?:who|which)\b|\bof (?:them|the two|these|those)\b")
-_ELLIPSIS = re.compile(r"^(?:what|how)(?:'s| is| are| about)? (?:[RP]\d+(?:'s| and| or| ,)? ?)+$")  # "what about R3"
-_ABOUT = re.compile(r"(?:how|what) about (?=[RP]\d|the|that|him|her)")
-_CORRECTS = re.compile(
-    r"\b(?:i mean|i meant|make (?:that|it)|correction|i wanted|scratch that|sorry|oops|my mistake)\b"
-)
-_INVITES = re.compile(
-    r"\b(?:ask me|which (?:\w+ )?(?:reviewer|paper|pair)|name a (?:reviewer|pair)|(?:like|want) to know|interests? you|ask (?:for|about))\b"
-)
-_ANSWERS = re.compile(r"(?<![RP\d])\d|\b(?:no score|nothing|unknown|don't|can't|cannot)\b")
 _NUMBER = re.compile(r"(?<![RP\d_])\d")
-# Where a new clause begins within a sentence
-_CUT = re.compile(
-    rf";\s*|(?:[,:()\u2013\u2014]|\s-+\s|\b(?:and|but|or|while|otherwise)\b)\s*(?={acts.FILLER.pattern}(?:{acts.QUESTION.pattern}"
-    rf"|(?:{acts.TERMS['tell']}) (?:me|us)\b|(?:please|kindly) |yours?\b|(?:i|i'm|i've|i'll|i'd|we|we're|we'll|my|mine|you|he|she|it|that's|let's) \w|you\W*$"
-    r"|sorry\b|no ?[,:] ))|(?<!know )(?<!what )(?<!wonder )(?<!wondering )(?<!me )(?<!see )(?<!sure )(?<!it )(?<!idea )"
-    r"\b(?=(?:if|unless|because|since|although|given that)\b(?! (?:you|i) (?:could|can|would|might|may)\b))"
-)
-# What nobody writes by choice: a word or a group of them twice in a row, two prepositions before a name, a name next to itself, pairs of
-# names with nothing between them, control tokens of a chat template, three empty lines. People do write "no no" and "very very good".
-_TWICE = re.compile(r"(?<![\w'])([^\W_]+(?:'\w+)?(?: [^\W_]+(?:'\w+)?){0,2}):? \1(?![\w'])")
-_MAY_REPEAT = frozenset(
-    """
-    a blah bye cool far go ha had haha he hello hey hi hm just lol long many more much no not now oh okay please pretty
-    really so super sure thanks that very wait way well yes
-    """.split()  # noqa: SIM905
-)
-_GARBLED = re.compile(
-    r"\b(?:on|for|at)(?: the)? (?:on|for|at)(?: the)? [RP]\d|\b([RP]\d+) (?:(?:on|for|at|the|is) )+\1\b|\bR\d+ P\d+ R\d+ P\d|\bP\d+ R\d+ P\d+ R\d"
-)
-_CONTROL = re.compile(r"<\|\w+\|>|</?(?:s|bos|eos)>|\n{4}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +78,12 @@ def _read(text: str, roster: Roster, before: tuple[str, ...]) -> Reading:
     masked = body(text, roster)
     # "Li Li" may be one name, and two may be one slip
     twice = _says_twice(" ".join(rest.lower().split(" "))) and _says_twice(masked)
-    malformed = twice or _CONTROL.search(rest) is not None or _GARBLED.search(masked) is not None
-    return _Reader(_MARK.sub("", masked), spoken).reading(malformed)
+    malformed = twice or has("control", rest) or has("garbled", masked)
+    return _Reader(PATTERNS["mark"].sub("", masked), spoken).reading(malformed)
 
 
 def _says_twice(text: str) -> bool:
-    return any(match[1] not in _MAY_REPEAT for match in _TWICE.finditer(text))
+    return any(match[1] not in MAY_REPEAT for match in PATTERNS["twice"].finditer(text))
 
 
 class _Reader:
@@ -137,8 +94,8 @@ class _Reader:
         self.said = spoken  # the messages before, and then this one's clauses so far
         heard = spoken[-1] if spoken else ""
         own = spoken[-2] if len(spoken) > 1 else ""
-        self.invited = _INVITES.search(heard) is not None  # the other player asked which pair it wants to know
-        self.answered = all(by_side(heard)) and _ANSWERS.search(heard) is not None
+        self.invited = has("invites", heard)  # the other player asked which pair it wants to know
+        self.answered = all(by_side(heard)) and has("answers", heard)
         # Names alone may continue a question: one was invited, just answered, or asked before.
         self.follows = self.invited or self.answered or ("?" in own and NAME.search(own) is not None)
         self.asking = False  # whether the clause before asked
@@ -182,30 +139,32 @@ class _Reader:
         self.said.append(text)
         if NAME.search(text):
             named = pairs or list(named_pairs(text))
-            self.mentioned = named or (self._filled(text) if _NAME_SAID.search(text) else [])
+            self.mentioned = named or (self._filled(text) if has("name_said", text) else [])
             self.names_nobody = False
 
     def _act(self, text: str, clause: str, marked: bool) -> tuple[acts.Act, list[Pair]]:
         """Returns what a clause does, and the pairs that it names in doing so."""
         pairs, names = list(named_pairs(clause)), NAME.search(clause) is not None
-        if names and _CORRECTS.search(text) and (self.last or self.follows):
+        if names and has("corrects", text) and (self.last or self.follows):
             self.asked = [pair for pair in self.asked if pair not in self.last]
             return "ask", pairs or self._filled(clause)
         if names and is_bare(clause):
             return self._bare(text, clause, marked, pairs)
-        about = names and _ABOUT.match(clause) is not None and not acts.suggests(clause)
+        about = names and begins("about", clause) and not begins("suggest", clause)
         act = "ask" if about else acts.act_of(text, clause, marked)
         if act == "none" and self.invited and names and not _NUMBER.search(clause):
             return "ask", pairs or self._filled(clause)
         if act != "ask":
             return act, pairs
-        if about and pairs and not acts.speaks_of_scores(clause):
+        if about and pairs and not has("value_words", clause):
             return "name", pairs
         return "ask", pairs or self._left_out(clause, names)
 
     def _bare(self, text: str, clause: str, marked: bool, pairs: list[Pair]) -> tuple[acts.Act, list[Pair]]:
         """Names and nothing else: a question with its mark, where one is invited, and after a question that they continue."""
-        continues = self.asking or self.invited or acts.asks_by_noun(text)
+        # "Ava on BLEU, please", "your score for Ava on BLEU"
+        by_noun = has("noun_asks", text) and not text.startswith("thank")
+        continues = self.asking or self.invited or by_noun
         if not (marked or continues):
             return "none", pairs
         chooses = " or " in text and any(map(NAME.search, self.said))
@@ -215,18 +174,18 @@ class _Reader:
 
     def _left_out(self, clause: str, names: bool) -> list[Pair]:
         """Returns the pairs of a question with a name left out, unless it asks about a whole reviewer or paper."""
-        chooses = len(self.mentioned) > 1 and not names and _CHOOSES.search(clause) is not None
-        if (acts.WHOLE.search(clause) and not chooses) or without_excluded(clause) != clause:
+        chooses = len(self.mentioned) > 1 and not names and has("chooses", clause)
+        if (has("whole", clause) and not chooses) or without_excluded(clause) != clause:
             return []
         if names:
-            continues = (self.last or self.mentioned) and _ELLIPSIS.match(clause)
+            continues = (self.last or self.mentioned) and begins("ellipsis", clause)
             follows = continues or (self.names_nobody and self.answered) or self._complements(clause)
-            return self._filled(clause) if follows or _NAME_SAID.search(clause) else []
-        if _PERSON.search(clause) and _PLACE.search(clause):
+            return self._filled(clause) if follows or has("name_said", clause) else []
+        if has("person", clause) and has("place", clause):
             return self._filled(clause)
         mentioned = self._mentioned_before() if self.names_nobody else self.mentioned
-        points = _PAIR_SAID if len(mentioned) == 1 else _PAIRS_SAID
-        return mentioned if points.search(clause) else []
+        points = "pair_said" if len(mentioned) == 1 else "pairs_said"
+        return mentioned if has(points, clause) else []
 
     def _mentioned_before(self) -> list[Pair]:
         """Returns the pairs of the last earlier message that names somebody."""
@@ -251,7 +210,7 @@ def cut(sentence: str) -> list[str]:
 
     "For R0 on P0, what do you have" stays whole, and so does "between R0 and R1, who is better on P0"; "R0 on P0, who is left for P1" does not.
     """
-    cuts = [match.end() for match in _CUT.finditer(sentence)]
+    cuts = [match.end() for match in PATTERNS["cut"].finditer(sentence)]
     out: list[str] = []
     for start, end in zip([0, *cuts], [*cuts, len(sentence)], strict=True):
         part = sentence[start:end].strip(" ,;:")
@@ -270,8 +229,8 @@ def _continues(before: str, part: str) -> bool:
     return (
         is_bare(before.removeprefix("between "))
         and not another
-        and not acts.is_own(point)
-        and not _CORRECTS.search(part)
+        and not begins("own", point)
+        and not has("corrects", part)
     )
 
 
