@@ -50,11 +50,11 @@ def as_sentence(error: Exception) -> str | None:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Returns the known word nearest to `word`, with one slip per three letters at most; empty without one."""
+    from rapidfuzz import process
     from rapidfuzz.distance import OSA
 
-    slips = {other: OSA.distance(word, other) for other in known}
-    near = min(slips, key=slips.__getitem__, default="")
-    return near if near and slips[near] <= max(1, len(word) // 3) else ""
+    near = process.extractOne(word, list(known), scorer=OSA.distance, score_cutoff=max(1, len(word) // 3))
+    return near[0] if near else ""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

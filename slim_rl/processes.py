@@ -44,6 +44,14 @@ def running(
         process.wait()
 
 
+def output_of(*words: str) -> str | None:
+    """Returns what a program prints; None if it fails or is missing."""
+    try:
+        return subprocess.run(words, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
 def python_module(name: str, *arguments: str) -> list[str]:
     """Returns the command of a Python module that imports nothing from the working folder."""
     return [sys.executable, "-P", "-m", name, *arguments]

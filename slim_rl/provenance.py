@@ -8,7 +8,6 @@ import os
 import platform
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,6 +23,7 @@ from filelock import FileLock
 from slim_rl import __version__, bundled
 from slim_rl.files import write_atomically
 from slim_rl.formats import count, without_passwords
+from slim_rl.processes import output_of
 
 FILE = "provenance.json"
 PACKAGES = (
@@ -115,16 +115,8 @@ def _what(entry: Entry) -> Entry:
     return {key: value for key, value in entry.items() if key != "date"}
 
 
-def _output(*words: str) -> str | None:
-    """Returns what a program prints; None if it fails or is missing."""
-    try:
-        return subprocess.run(words, capture_output=True, text=True, timeout=30, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
 def _git(*words: str) -> str | None:
-    return _output("git", "-C", str(bundled.ROOT), *words) if (bundled.ROOT / ".git").exists() else None
+    return output_of("git", "-C", str(bundled.ROOT), *words) if (bundled.ROOT / ".git").exists() else None
 
 
 def _command(words: Sequence[str]) -> str:
@@ -155,5 +147,5 @@ def _machine() -> Entry:
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "processor": facts.get("model name") or platform.processor() or platform.machine(),
         "instructions": next((name for name in _WIDEST if name in flags), None),
-        "gpus": (_output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader") or "").splitlines(),
+        "gpus": (output_of("nvidia-smi", "--query-gpu=name", "--format=csv,noheader") or "").splitlines(),
     }

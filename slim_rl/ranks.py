@@ -2,13 +2,12 @@
 
 import logging
 import os
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from slim_rl.errors import ConfigError, SlimError
-from slim_rl.processes import check_processes, environment
+from slim_rl.processes import check_processes, environment, output_of
 
 _TORCHRUNS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # which it sets together
 # what torch and accelerate take for a run of several processes, and the values that mean one
@@ -54,11 +53,7 @@ def count_gpus() -> int:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return sum(bool(gpu.strip()) and not gpu.strip().startswith("-") for gpu in visible.split(","))
-    try:
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return 0
-    return sum(line.startswith("GPU") for line in listed.splitlines())
+    return sum(line.startswith("GPU") for line in (output_of("nvidia-smi", "-L") or "").splitlines())
 
 
 def start_together(number: int, arguments: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ import yaml
 from pydantic import ValidationError
 
 from slim_rl.config import Config, load_config, parse_config
-from slim_rl.config.trainers import learned_settings
+from slim_rl.config.trainers import from_anywhere, learned_settings
 from slim_rl.dialogue.players import make_partner
 from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.environment import make_environment
@@ -70,13 +70,13 @@ def test_a_config_for_another_folder_has_absolute_paths(tmp_path, monkeypatch) -
         "openai": {"cassette": "/shared/a.sqlite", "prompt": "rules.md"},
     }
     given = {"data": {"train": "games.jsonl", "eval": None}, "partner": partner}
-    config = parse_config(given).from_anywhere()
+    config = from_anywhere(parse_config(given))
     assert (config.data.train, config.data.eval) == (tmp_path / "games.jsonl", None)
     openai = config.partner.openai
     assert (config.partner.args["replay"], openai.prompt) == (str(tmp_path / "logs"), tmp_path / "rules.md")
     assert str(openai.cassette) == "/shared/a.sqlite"
     members = {"twin": partner | {"share": 1}, "shy": 1}
-    twin = parse_config(given | {"partner": {"mixture": members}}).from_anywhere().members["twin"].partner
+    twin = from_anywhere(parse_config(given | {"partner": {"mixture": members}})).members["twin"].partner
     assert (twin.args["replay"], twin.openai.prompt) == (str(tmp_path / "logs"), tmp_path / "rules.md")
 
 

@@ -171,7 +171,7 @@ class Config(Section):
         return value.changed(player=checked(model, settings, "warmstart.player"))
 
     @model_validator(mode="after")
-    def _has_the_partners(self) -> Config:
+    def _names_what_there_is(self) -> Config:
         game = environment_class(self.environment)
         if not self.partner.mixture:
             _check_kind(game, self.partner.kind, "partner.kind", SELF)
@@ -181,10 +181,6 @@ class Config(Section):
         ):
             for name, member in self._alone(mixture or {}, key).items():
                 _check_kind(game, member.partner.kind, f"{key}.{name}")
-        return self
-
-    @model_validator(mode="after")
-    def _has_the_training_reward(self) -> Config:
         _check_name("train.reward", self.train.reward, "training reward", TRAINING_REWARDS)
         return self
 
@@ -247,22 +243,6 @@ class Config(Section):
     def run_dir(self) -> Path:
         """The run's folder."""
         return self.output_dir / self.name
-
-    def from_anywhere(self) -> Config:
-        """The same for processes with another working directory: the games' and the partner's files by absolute paths."""
-
-        def placed(values: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
-            return values | {name: str(Path(values[name]).absolute()) for name in names if values.get(name)}
-
-        members, partner = self.members, self.partner.absolute()
-        args = placed(partner.args, [name for member in members.values() for name in member.opposite.reads])
-        mixture = {
-            name: one.changed(
-                args=placed(one.args, members[name].opposite.reads), openai=placed(one.openai, ("prompt", "cassette"))
-            )
-            for name, one in (partner.mixture or {}).items()
-        }
-        return self.changed(data=self.data.absolute(), partner=partner.changed(args=args, mixture=mixture or None))
 
     def write(self, path: Path, *, passwords: bool = True, **others: Any) -> None:
         """Writes the complete configuration atomically, as a file that `load_config` reads back.

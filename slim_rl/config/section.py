@@ -51,12 +51,6 @@ class Section(BaseModel):
             new[name] = old.changed(**value) if isinstance(old, Section) and isinstance(value, Mapping) else value
         return self.model_copy(update=new)
 
-    def absolute(self) -> Self:
-        """A copy in which every path is absolute."""
-        return self.model_copy(
-            update={name: value.absolute() for name, value in self if isinstance(value, Section | Path)}
-        )
-
 
 # Annotation of a list that may be written as its only value
 OneOrMore = BeforeValidator(lambda value: [value] if isinstance(value, str | int | float) else value)

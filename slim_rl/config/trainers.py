@@ -3,10 +3,12 @@
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any, Literal
 
-from slim_rl.config import Config
+from slim_rl.config import Config, parse_config
 from slim_rl.config.section import SEED, Key, fields_of
 
 Trainer = Literal["slime", "trl", "verl"]
@@ -18,16 +20,26 @@ READ = tuple(key.name for key in KEYS if key.is_read)
 _ASIDE = frozenset(key.name for key in KEYS if not key.decides)
 
 
-def read_keys(config: Config) -> tuple[str, ...]:
-    """Returns the keys that name files or folders that a run reads, its partner's arguments included."""
-    places = {name: f"partner.mixture.{name}" for name in config.partner.mixture or ()}
-    keys = [
-        f"{place}.args.{argument}"
-        for name, member in config.members.items()
-        for place in ("partner", *filter(None, [places.get(name)]))
-        for argument in member.opposite.reads
-    ]
-    return *READ, *dict.fromkeys(keys)
+def read_keys(config: Config) -> list[str]:
+    """Returns the keys that name files or folders that a run reads, those of its partners included."""
+    keys, mixture = list(READ), config.partner.mixture or {}
+    for name, member in config.members.items():
+        arguments = [f"args.{argument}" for argument in member.opposite.reads]
+        keys += [f"partner.{key}" for key in arguments]
+        if name in mixture:
+            keys += [f"partner.mixture.{name}.{key}" for key in (*arguments, "openai.prompt", "openai.cassette")]
+    return list(dict.fromkeys(keys))
+
+
+def from_anywhere(config: Config) -> Config:
+    """Returns the same for processes with another working directory: files by absolute paths. The model may be a hub's name."""
+    data = config.model_dump(mode="json")
+    for key in read_keys(config):
+        *sections, name = key.split(".")
+        section = reduce(getitem, sections, data)
+        if section.get(name) and key != "policy.model":
+            section[name] = str(Path(section[name]).absolute())
+    return parse_config(data)
 
 
 def lookup(config: Config, name: str) -> Any:

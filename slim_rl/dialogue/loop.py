@@ -68,7 +68,8 @@ class Game:
         self.players: dict[int, Any] = dict.fromkeys(self._history, partner)
         for seat, dialogue in self.dialogues.items():
             self.players[seat] = policy if chat is None else TokenPlayer(policy, chat, limits, dialogue)
-            cost = "" if dialogue.price is None else f"\n{price_sentence(dialogue.price)}"
+            price = dialogue.price
+            cost = "" if price is None else f"\nEach question costs {100 * price:g}% of the highest reward."
             rules, state = self._rules_and_state[seat]
             self._rules_and_state[seat] = rules, state + cost
             dialogue.prompt = _extended(env.prompt(seat), cost)
@@ -190,8 +191,3 @@ def _extended(messages: Sequence[dict[str, str]], text: str) -> list[dict[str, s
     """Returns chat messages with `text` at the end of the last."""
     *before, last = messages
     return [*before, {**last, "content": last["content"] + text}]
-
-
-def price_sentence(price: float) -> str:
-    """Returns the sentence on the question cost that the policy reads."""
-    return f"Each question costs {100 * price:g}% of the highest reward."

@@ -18,6 +18,7 @@ from slim_rl.backends.slime import UNPLAYABLE
 from slim_rl.backends.slime.flags import Flags, check_written, flags_of, lines, parse_flags, settled
 from slim_rl.backends.slime.job import slime_folder
 from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
+from slim_rl.config.trainers import from_anywhere
 from slim_rl.dialogue.games_file import ensure_games
 from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.errors import ConfigError
@@ -144,5 +145,5 @@ def _of_folder(config: Config, model: Path, folder: Path) -> Config:
         ConfigError: the folder's name cannot be a run's name.
     """
     parse_config({"name": folder.name}, source=f"SAVE_DIR {folder}")
-    config = config.from_anywhere().changed(policy={"model": str(model)})
+    config = from_anywhere(config).changed(policy={"model": str(model)})
     return config.changed(name=folder.name, arm=config.arm_name)

@@ -21,7 +21,7 @@ from slim_rl.backends.ready import check_model, check_start, check_training, is_
 from slim_rl.backends.verl.data import write_data
 from slim_rl.backends.verl.settings import STOP_MARK, compose, settings
 from slim_rl.config import Config
-from slim_rl.config.trainers import lookup
+from slim_rl.config.trainers import from_anywhere, lookup
 from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.environment import STARTED_IN, environment_class
 from slim_rl.errors import ConfigError, SlimError
@@ -51,7 +51,7 @@ def start(request: Request) -> None:
             check_model(name, key)
     folder, verl = config.run_dir.absolute(), settings(config)
     composed = compose(verl, request.extra) if find_spec("verl") else None
-    config = config.from_anywhere()
+    config = from_anywhere(config)
     run, step = RunFolder(config, folder), last_whole(folder / "checkpoints") or 0
     check_start(config, run)
     steps, mode = config.train.steps, "auto"

@@ -11,6 +11,7 @@ from slim_rl.backends.verl.data import write_data
 from slim_rl.backends.verl.launch import check
 from slim_rl.backends.verl.settings import compose, settings
 from slim_rl.config import Config
+from slim_rl.config.trainers import from_anywhere
 
 
 def make_trainer(config: Config, extra: Sequence[str] = ()) -> Any:
@@ -24,7 +25,7 @@ def make_trainer(config: Config, extra: Sequence[str] = ()) -> Any:
 
     check(config)
     verl, folder = compose(settings(config), extra), config.run_dir.absolute()
-    config = config.from_anywhere()
+    config = from_anywhere(config)
     config.write(folder / "config.yaml")
     write_data(config, folder)
     verl.transfer_queue.enable = True
