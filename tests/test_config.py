@@ -139,12 +139,3 @@ def test_override_of_a_string_or_list_is_read_as_written(line: str, tmp_path: Pa
     config.write(tmp_path / "config.yaml")
     for each in (config, load_config(tmp_path / "config.yaml")):
         assert attrgetter(override.partition("=")[0])(each) == ast.literal_eval(value)
-
-
-def test_plain_values_of_a_file_are_those_of_yaml_1_2(tmp_path: Path) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text("slim_rl: {name: 2026-11-25, arm: off, train: {frozen: yes, report_to: wandb}}")
-    config = load_config(path)
-    assert (config.name, config.arm, config.train.frozen, config.train.report_to) == (
-        "2026-11-25", "off", True, ("wandb",),
-    )  # fmt: skip

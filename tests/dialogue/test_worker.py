@@ -122,22 +122,17 @@ def test_another_partner_than_the_runs_keeps_its_own_name() -> None:
 
 
 def test_drawn_question_cost_reaches_policy_and_log_only() -> None:
-    class Reader(MutePartner):
-        read: ClassVar[list[str]] = []
-
-        async def act(self, view: View) -> Turn:
-            self.read.append(view.state)
-            return await super().act(view)
+    reader = Says("[message] Hm.")
 
     def dialogue(price: str) -> Dialogue:
         cost = f"train={{reward: price, reward_args: {{price: {price}}}}}"
         config = parse_config({"partner": {"kind": f"{__name__}.Rude"}}, [cost])
-        return played(RolloutWorker(config, None), policy=Reader())
+        return played(RolloutWorker(config, None), policy=reader)
 
     told = dialogue("[0.004]")
     assert told.price == 0.004
     assert told.prompt[-1]["content"].endswith("\nEach question costs 0.4% of the highest reward.")
-    assert Reader.read and all(state.endswith("0.4% of the highest reward.") for state in Reader.read)
+    assert reader.views and all(view.state.endswith("0.4% of the highest reward.") for view in reader.views)
     assert Dialogue.from_dict(told.to_dict()).price == 0.004
     silent = dialogue("0.004")
     assert silent.price is None and "costs" not in silent.prompt[-1]["content"]
