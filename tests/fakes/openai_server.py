@@ -30,23 +30,12 @@ ODD_USAGE: tuple[Any, ...] = (
     {"prompt_tokens": -1, "completion_tokens": None, "prompt_tokens_details": {"cached_tokens": -10}},
     "nothing",
 )
-# Parameters that reasoning models refuse, with the error that the real API has for each: code and message.
+# Parameters that reasoning models refuse, with the message that the real API has for each
 REFUSALS = {
-    "max_tokens": (
-        "unsupported_parameter",
-        "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
-    ),
-    "temperature": (
-        "unsupported_value",
-        "Unsupported value: 'temperature' does not support {value} with this model. Only the default (1) value is supported.",
-    ),
-    "top_p": ("unsupported_parameter", "Unsupported parameter: 'top_p' is not supported with this model."),
-    "seed": ("unsupported_parameter", "Unsupported parameter: 'seed' is not supported with this model."),
-    "reasoning_effort": (
-        "unsupported_value",
-        "Unsupported value: 'reasoning_effort' does not support '{value}' with this model. Supported values are: 'low', "
-        "'medium', and 'high'.",
-    ),
+    name: f"Unsupported parameter: '{name}' is not supported with this model." for name in ("top_p", "seed")
+} | {
+    "max_tokens": "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+    "temperature": "Unsupported value: 'temperature' does not support {value} with this model. Only the default (1) value is supported.",
 }
 HALF = "\ud83d"  # of a character outside the basic plane
 
@@ -207,9 +196,9 @@ class OpenAIServer(Server):
         if body.get("model") != self.model:
             return _error(404, f"The model `{body.get('model')}` does not exist.", "model_not_found")
         for name in self.refuses:
-            code, message = REFUSALS[name]
             if name in body and not (name == "temperature" and body[name] == 1):
-                return _error(400, message.format(value=body[name]), code, name)
+                code = "unsupported_value" if name == "temperature" else "unsupported_parameter"
+                return _error(400, REFUSALS[name].format(value=body[name]), code, name)
         return None
 
     async def _act(self, request: web.Request, body: dict[str, Any], step: Step) -> web.StreamResponse:

@@ -12,7 +12,7 @@ from slim_rl.dialogue.players import Policy, Sampled
 from tests.backends import played
 from tests.backends.played import Played, Scene
 
-GAME = "lock.Lock"
+GAME = "tests.stories.lock.Lock"
 SCENE = {"name": "story", "limits": {"turn_tokens": 128, "dialogue_tokens": 1024}}
 
 

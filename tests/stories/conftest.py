@@ -1,9 +1,6 @@
-"""A custom game in a folder of its own, and a log of a run that learns to ask in it."""
+"""A log of a run that learns to ask in a custom game."""
 
 import asyncio
-import shutil
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +10,6 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.games_file import load_rows
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.worker import RolloutWorker
-from tests.paths import ROOT
 from tests.stories.backends import STORY, Asks, opens
 
 GAMES, STEPS = 6, 3
@@ -21,19 +17,9 @@ GUESSES = "12"  # a position that no lock has
 
 
 @pytest.fixture(scope="package")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder that holds the game, which Python imports from."""
-    folder = tmp_path_factory.mktemp("own")
-    shutil.copy(ROOT / "tests" / "stories" / "lock.py", folder)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(folder)
-        yield folder
-    sys.modules.pop("lock", None)
-
-
-@pytest.fixture(scope="package")
-def log_dir(folder: Path, tokenizer: Any) -> Path:
+def log_dir(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Held-out games before training, in which nothing is asked; three steps; held-out games after them."""
+    folder = tmp_path_factory.mktemp("story")
     chat, config = Chat(tokenizer), STORY.config(folder)
     worker, rows = RolloutWorker(config, chat), load_rows(config)
     with DialogueLog(folder / "logs" / "train.jsonl") as log:

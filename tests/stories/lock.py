@@ -1,4 +1,4 @@
-"""A game for two by itself: open a lock with four positions, of which the keeper knows the right one. It is copied to where its players are."""
+"""A game for two by itself: open a lock with four positions, of which the keeper knows the right one."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar

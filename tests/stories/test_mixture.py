@@ -10,11 +10,11 @@ from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.worker import RolloutWorker
 from tests.stories.backends import BACKENDS, GAME, Story, by_verl
 
-MIXTURE = {"keeper": 1, "gloomy": {"share": 1, "kind": "lock.Naysayer"}}
+MIXTURE = {"keeper": 1, "gloomy": {"share": 1, "kind": "tests.stories.lock.Naysayer"}}
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_every_trainer_draws_a_games_partner_alike(backend: Any, folder: Path, tokenizer: Any, tmp_path: Path) -> None:
+def test_every_trainer_draws_a_games_partner_alike(backend: Any, tokenizer: Any, tmp_path: Path) -> None:
     story = Story(GAME, {"mixture": MIXTURE}, {}, lambda text: "2" if text.count("Is it") > 1 else "Is it odd?")
     tracked = backend(story, tokenizer, tmp_path)
     played, worker = load([tmp_path]).frame, RolloutWorker(story.config(tmp_path), None)

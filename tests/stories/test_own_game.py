@@ -35,7 +35,7 @@ MARKS = Measure(
 
 
 @pytest.fixture(scope="module", autouse=True)
-def added(folder: Path) -> Iterator[None]:
+def added() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(MEASURES, MARKS.name, MARKS)
         yield
