@@ -10,7 +10,8 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.games_file import load_rows
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.worker import RolloutWorker
-from tests.stories.backends import STORY, Asks, opens
+from tests.dialogue.players import Says
+from tests.stories.backends import STORY, after
 
 GAMES, STEPS = 6, 3
 GUESSES = "12"  # a position that no lock has
@@ -24,7 +25,7 @@ def log_dir(tokenizer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     worker, rows = RolloutWorker(config, chat), load_rows(config)
     with DialogueLog(folder / "logs" / "train.jsonl") as log:
         for phase, step in (("eval", 0), *(("train", step) for step in range(STEPS)), ("eval", STEPS)):
-            policy = Asks(chat, opens if phase == "train" or step else lambda text: GUESSES)
+            policy = Says((lambda view: after(view.received)) if phase == "train" or step else GUESSES)
             specs = [worker.spec(row, f"{phase}{step}", phase=phase, step=step) for row in rows]
             for (dialogue,) in asyncio.run(worker.play_all(specs, policy=lambda _, policy=policy: policy)):
                 log.append(dialogue)
