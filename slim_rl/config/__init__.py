@@ -162,13 +162,13 @@ class Config(Section):
         if path is None:  # wrong already
             return value
         model, settings = environment_class(path).PlayerSettings, value.player or {}
-        if model is None:
-            if settings:
-                raise ConfigError(
-                    f"warmstart.player is {settings}, but {path} has no settings for its player: leave it out."
-                )
-            return value
-        return value.changed(player=checked(model, settings, "warmstart.player"))
+        if model is not None:
+            return value.changed(player=checked(model, settings, "warmstart.player"))
+        if settings:
+            raise ConfigError(
+                f"warmstart.player is {settings}, but {path} has no settings for its player: leave it out."
+            )
+        return value
 
     @model_validator(mode="after")
     def _names_what_there_is(self) -> Config:

@@ -146,16 +146,14 @@ class RolloutWorker:
         policy, name, partner = policy or self.policy, self.member_of(spec), self.partner_of(spec)
         if policy is None:
             raise ValueError("play needs a policy: the worker has none")
-        dialogues: list[Dialogue] = []
+        dialogues = self._records(spec, policy, partner)
         try:
-            dialogues = self._records(spec, policy, partner)
             game = Game(self.environment(), dialogues, policy, partner, self.chat, limits or self.config.limits)
             await game.play()
         except SlimError:
             raise
         except Exception as error:
             log.exception("dialogue %s broke", spec.id)
-            dialogues = dialogues or self._records(spec, policy, partner)
             for dialogue in dialogues:
                 dialogue.stop_reason, dialogue.failure = StopReason.BROKEN, f"{type(error).__name__}: {error}"
                 dialogue.reward = None  # the game may break after its end, when it is closed

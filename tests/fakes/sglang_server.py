@@ -16,6 +16,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from aiohttp import web
@@ -24,13 +25,11 @@ from tests.fakes.serving import Server
 
 Speak = Callable[[list[int], random.Random], list[int]]  # input ids -> the turn as token ids, its end token included
 
-KNOWN = frozenset(
-    [
-        "temperature", "top_p", "top_k", "min_p", "max_new_tokens", "min_new_tokens", "stop", "stop_token_ids",
-        "skip_special_tokens", "no_stop_trim", "spaces_between_special_tokens", "repetition_penalty",
-        "custom_params", "sampling_seed", "n", "ignore_eos",
-    ]
-)  # fmt: skip
+KNOWN = {
+    *("temperature", "top_p", "top_k", "min_p", "max_new_tokens", "min_new_tokens", "stop", "stop_token_ids", "n"),
+    *("skip_special_tokens", "no_stop_trim", "spaces_between_special_tokens", "repetition_penalty", "custom_params"),
+    *("sampling_seed", "ignore_eos"),
+}
 
 
 @dataclass
@@ -119,12 +118,7 @@ class SGLangServer(Server):
             message = f"Requested {len(ids)} input and {most} new tokens of a context of {self.context_length}."
             return web.json_response({"error": {"message": message}}, status=400)
 
-        name = zlib.crc32(struct.pack(f"{len(ids)}i", *ids))
-        tries = self._tries[name]
-        self._tries[name] += 1
-        drawn = params.get("sampling_seed")  # with a seed, the same input is continued alike every time
-        rng = random.Random(f"{self.seed}/{name}/{tries if drawn is None else f'seed {drawn}'}")
-        lot = random.Random(f"{self.seed}/{name}/{0 if self.faults.stubborn else tries}/fault").random()
+        rng, lot = self._draw(ids, params.get("sampling_seed"))
         faults = self.faults
         if lot < faults.error:
             return web.json_response({"error": {"message": "CUDA error"}}, status=500)
@@ -147,6 +141,14 @@ class SGLangServer(Server):
         answer = self._answer(body, said, finish, rng)
         answer["meta_info"]["e2e_latency"] = delay
         return web.json_response(answer)
+
+    def _draw(self, ids: list[int], seed: int | None = None) -> tuple[random.Random, float]:
+        """The request's own numbers, and the lot of its fault. With a seed, the same input is continued alike every time."""
+        name = zlib.crc32(struct.pack(f"{len(ids)}i", *ids))
+        tries = self._tries[name]
+        self._tries[name] += 1
+        lot = random.Random(f"{self.seed}/{name}/{0 if self.faults.stubborn else tries}/fault").random()
+        return random.Random(f"{self.seed}/{name}/{tries if seed is None else f'seed {seed}'}"), lot
 
     async def _take_time(self, delay: float) -> bool:
         """Whether the turn was aborted meanwhile."""
@@ -230,11 +232,8 @@ class SGLangServer(Server):
 
 
 def _shared(one: Sequence[int], other: Sequence[int]) -> int:
-    length = min(len(one), len(other))
-    for index in range(length):
-        if one[index] != other[index]:
-            return index
-    return length
+    """Returns the length of the beginning that both have."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _base64(values: Any) -> str:

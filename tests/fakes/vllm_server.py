@@ -10,9 +10,6 @@ In a separate process, with vLLM's own flags: ``python -m tests.fakes.vllm_serve
 import argparse
 import asyncio
 import os
-import random
-import struct
-import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,11 +40,8 @@ class VLLMServer(SGLangServer):
             return _error(404, f"The model `{body.get('model')}` does not exist.")
         if len(ids) + most > self.context_length:
             return _error(400, f"This model's maximum context length is {self.context_length} tokens.")
-        name = zlib.crc32(struct.pack(f"{len(ids)}i", *ids))
-        tries = self._tries[name]
-        self._tries[name] += 1
-        rng = random.Random(f"{self.seed}/{name}/{tries}")
-        if random.Random(f"{self.seed}/{name}/{tries}/fault").random() < self.faults.error:
+        rng, lot = self._draw(ids)
+        if lot < self.faults.error:
             return _error(500, "EngineCore encountered an issue.")
         await self._take_time(self.delay(rng) if callable(self.delay) else self.delay)
         said, finish = self.speak(ids, rng), "stop"
