@@ -15,7 +15,7 @@ from scipy.optimize import linear_sum_assignment
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.games.matching.questions import annotate
+from slim_rl.games.matching.questions.annotate import annotate
 from slim_rl.games.matching.questions.value import Knowledge, frontier
 from slim_rl.games.matching.reading.masking import mask
 from slim_rl.games.matching.reading.reader import _read, read

@@ -5,7 +5,7 @@ Invariants:
     No text holds a secret or half a character, and a text longer than `REPLY_CHARS` is cut.
     A token count that is missing or impossible is estimated from the text.
 
-What is done about a fault (`Fault.kind`), of which faults.yaml says by which words it is known:
+What is done about a fault (`Fault.kind`), which answers.yaml knows by its status and words:
 
     wait   busy      it asks to wait: asked again until the turn's time is over
            down      it does not answer: asked again `max_retries` times; failures in a row are an outage
@@ -53,7 +53,7 @@ Kind = Literal["busy", "down", "wrong", "parameter", "length", "refused", "accou
 
 
 class Row(NamedTuple):
-    """Line of the table of faults (faults.yaml)."""
+    """Row of the faults in answers.yaml."""
 
     kind: Kind | Literal["unknown"]
     status: str = ".*"
@@ -61,16 +61,11 @@ class Row(NamedTuple):
     hint: str = ""
 
 
-TABLE = [Row(**row) for row in read_yaml(Path(__file__).with_name("faults.yaml"))]
-# Parameters that a model can do without -> what is done instead; the refusal of any other is a fault of the config.
+_TABLES: dict[str, Any] = read_yaml(Path(__file__).with_name("answers.yaml"))
+FAULTS = [Row(**row) for row in _TABLES["faults"]]
+LEARNED: dict[str, str] = _TABLES["learned"]
 RENAMED = {"max_tokens": "max_completion_tokens"}
-LEARNED = {
-    "max_tokens": "is sent as max_completion_tokens",
-    "temperature": "is left out: its replies may differ from run to run",
-    "top_p": "is left out",
-    "seed": "is left out: its replies may differ from run to run",
-    SYSTEM: "begins the first user message",
-}
+_FINISH = {name: standard for standard, names in _TABLES["finish"].items() for name in names}
 _ROLES = re.compile(
     r"\b(system|developer)\b.{0,40}\b(role|message|prompt|instruction)|\broles?\b.{0,120}\b(system|alternate)\b|\bgot system\b|"
     r"\bfirst message\b",
@@ -91,14 +86,6 @@ _PAUSE = re.compile(
 )
 # Beginning of a unit -> its seconds; the first that fits counts
 _SECONDS = {"ms": 0.001, "milli": 0.001, "m": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
-# OpenAI's finish reason <- those of other servers
-FINISH = {
-    "length": ("max_tokens", "model_length", "max_length", "max_output_tokens", "repetition", "incomplete"),
-    "content_filter": ("safety", "recitation", "prohibited_content", "blocklist", "sensitive", "refusal"),
-    "error": ("failed", "abort", "aborted", "cancelled", "network_error", "insufficient_system_resource", "overloaded"),
-    "tool_calls": ("function_call", "tool_use", "tool_call"),
-}
-_FINISH = {name: standard for standard, names in FINISH.items() for name in (standard, *names)}
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")  # names of thoughts in a message or a part of its content
 
 
@@ -211,7 +198,7 @@ class AnswerReader:
         parameter = named_parameter(reported, reported["message"] if status == 500 else content[:20_000], body)
         learned = parameter in LEARNED and (parameter in body or parameter == SYSTEM)
         text, flags = content[:20_000], re.IGNORECASE | re.DOTALL
-        fits = (row for row in TABLE if re.fullmatch(row.status, str(status)) and re.search(row.says, text, flags))
+        fits = (row for row in FAULTS if re.fullmatch(row.status, str(status)) and re.search(row.says, text, flags))
         row = next(row for row in fits if row.kind != "parameter" or (learned if status == 500 else parameter))
         kind = "unknown" if row.kind == "parameter" and not learned else row.kind
         if kind == "unknown":

@@ -24,7 +24,7 @@ from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.formats import p_value
 from slim_rl.games.matching.env import MatchingEnv
-from slim_rl.games.matching.questions import annotate
+from slim_rl.games.matching.questions.annotate import annotate
 from slim_rl.measured import measured
 from tests.analysis import synthetic
 

@@ -13,7 +13,7 @@ from slim_rl.config import Config
 from slim_rl.dialogue.measures import batch_metrics, cannot_play, measures
 from slim_rl.dialogue.record import Dialogue, StopReason, Usage
 from slim_rl.dialogue.training_reward import make_training_reward
-from slim_rl.games.matching.questions import annotate
+from slim_rl.games.matching.questions.annotate import annotate
 from tests.made import MakeDialogue
 
 ASKS = (

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from slim_rl.formats import listed
-from slim_rl.games.matching.roster import Roster
+from slim_rl.games.matching.roster import PLAN_WORDS, Roster
 from slim_rl.games.matching.state import Assignment
 
 ActionKind = Literal["message", "propose", "accept", "reject"]
@@ -28,13 +28,6 @@ _LONG_CHARACTER = re.compile(r"&#(?=\d{8})")  # names no character, and takes lo
 _BRACKETED = re.compile(r"\([^()]*\)")
 _WORD = re.compile(r"[^\W\d_]+")
 _SEPARATOR = re.compile(r":|=|->|→|⇒|—|–|\s-\s|\|")
-# Words that join a pair or introduce a plan without changing what it says.
-_FILLER = frozenset(
-    """
-    a an and as assign assigned assignment assignments by final for full gets get goes here i is it my of on our paper
-    papers plan proposal propose proposed proposing reviewer reviewers reviewed reviews review s takes the this to with
-    """.split()  # noqa: SIM905
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +122,7 @@ def _parse_line(line: str, roster: Roster) -> list[tuple[int, int]] | ActionErro
     rest = line
     for hit in reversed(hits):
         rest = f"{rest[: hit.start]} {rest[hit.end :]}"
-    strange = [word for word in _WORD.findall(rest) if word.casefold() not in _FILLER]
+    strange = [word for word in _WORD.findall(rest) if word.casefold() not in PLAN_WORDS]
     if not hits:
         sides = _SEPARATOR.split(line, maxsplit=1)
         if strange and len(sides) == 2 and all(_WORD.search(side) for side in sides):

@@ -17,7 +17,8 @@ from slim_rl.games.matching.actions import format_proposal
 from slim_rl.games.matching.env import MatchingEnv, MatchingView
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.partners.scripted import ShyPartner
-from slim_rl.games.matching.questions import INFORMATION_SEEKING, classify
+from slim_rl.games.matching.reading.acts import INFORMATION_SEEKING
+from slim_rl.games.matching.reading.reader import classify
 from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.state import MatchingSettings, best_assignment
 from slim_rl.games.matching.study.demonstrations import QuestioningPlayer, curriculum

@@ -16,6 +16,7 @@ from slim_rl.config import Config
 from slim_rl.dialogue.record import Turn
 from slim_rl.environment import View
 from slim_rl.games.matching.generate import VALUES, board_for
+from slim_rl.games.matching.partners.scripted import SENTENCES
 from slim_rl.games.matching.prompt import table_lines
 from slim_rl.games.matching.roster import Pair, Roster
 from slim_rl.games.matching.state import KINDS, UNSEEN_VALUE, GameState, MatchingView, best_assignment, rows_of
@@ -27,15 +28,9 @@ from slim_rl.seeds import seed_of
 # Chance of 0, 1, 2, ... messages before the first proposal.
 MESSAGES = (0.40, 0.27, 0.17, 0.09, 0.05, 0.02)
 
-ASK_PAIR = (
-    "What is {reviewer} on {paper}?",
-    "How good is {reviewer} for {paper}?",
-    "Any score for {reviewer} on {paper}?",
-)
-ASK_OPEN = ("What do you have for {reviewer}?", "Who do you have for {paper}?", "What are your best matches?")
+ASK_PAIR, ASK_OPEN, TELL = (SENTENCES[name] for name in ("ask_pair", "ask_open", "tell"))
 # With several, the model has already met that of a control arm.
 PARTNERS = {"shy": 0.6, "forthcoming": 0.2, "mute": 0.2}
-TELL = "I have {value} for {reviewer} on {paper}."
 
 
 class QuestioningPlayer(Player):
@@ -99,7 +94,7 @@ class QuestioningPlayer(Player):
         forms: Sequence[str] = ASK_OPEN
         pair = rng.choice(game.pairs)
         if kind == "tell" and game.seen:
-            forms, pair = (TELL,), rng.choice(game.seen)
+            forms, pair = TELL, rng.choice(game.seen)
         elif kind != "open":
             asked = learned_in(view).asked
             left = [pair for pair in game.unseen if pair not in asked]

@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from slim_rl.games.matching.questions import INFORMATION_SEEKING, KINDS, classify, pairs_asked
+from slim_rl.games.matching.reading.acts import INFORMATION_SEEKING, KINDS
+from slim_rl.games.matching.reading.reader import classify, pairs_asked
 from slim_rl.games.matching.reading.reader import read as read_message
 from slim_rl.games.matching.roster import Roster
 from tests.paths import HUMAN

@@ -8,7 +8,7 @@ from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.environment import View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
-from slim_rl.games.matching.questions import annotate
+from slim_rl.games.matching.questions.annotate import annotate
 from slim_rl.games.matching.state import GameState, MatchingSettings
 from tests.made import played
 

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.actions import Action, ActionError, parse_action, parse_proposal
 from slim_rl.games.matching.partners.chat import MatchingChatPartner
-from slim_rl.games.matching.questions import KINDS, classify, pairs_asked
 from slim_rl.games.matching.questions.answers import answers, stated_pairs
+from slim_rl.games.matching.reading.acts import KINDS
 from slim_rl.games.matching.reading.masking import READ_UP_TO, mask, sentences, untagged, words
-from slim_rl.games.matching.reading.reader import Reading, read
+from slim_rl.games.matching.reading.reader import Reading, classify, pairs_asked, read
 from slim_rl.games.matching.roster import Pair, Roster
 from slim_rl.games.matching.study.demonstrations import ASK_OPEN, ASK_PAIR, TELL
 from tests.games.matching.questions.labelled import HELD_OUT, MODELS, PEOPLE, agreement
@@ -130,7 +130,7 @@ def test_a_number_in_a_name_is_not_taken_for_a_score(told: str) -> None:
 
 
 def test_the_scripted_askers_sentences_are_well_formed() -> None:
-    for sentence in (*ASK_PAIR, *ASK_OPEN, TELL):
+    for sentence in (*ASK_PAIR, *ASK_OPEN, *TELL):
         for reviewer in ROSTER.reviewers:
             for paper in (*ROSTER.papers, *ROSTER.short_papers):
                 assert not read(sentence.format(reviewer=reviewer, paper=paper, value=62), ROSTER).malformed
