@@ -69,8 +69,7 @@ async def test_model_is_the_user_in_its_persona(tmp_path: Path, tokenizer: Any) 
 
 
 @pytest.mark.parametrize(
-    ("example", "state", "turn"),
-    [("treasure", {"treasure": [1, 1]}, "Yes."), ("user_simulator", HIKE, "Hm.")],
+    ("example", "state", "turn"), [("treasure", {"treasure": [1, 1]}, "Yes."), ("user_simulator", HIKE, "Hm.")]
 )
 def test_scripted_partner_in_the_other_seat_is_named(tokenizer: Any, example: str, state: Any, turn: str) -> None:
     dialogue = said(config_in(Path("runs"), example), tokenizer, [turn], state, seat=1)

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from slim_rl.config import OpenAIConfig, PartnerConfig, Price
+from slim_rl.config import Limits, OpenAIConfig, PartnerConfig, Price
+from slim_rl.dialogue.loop import play_dialogue
 from slim_rl.dialogue.players import Partner
 from slim_rl.dialogue.record import Dialogue, Turn, Usage
 from slim_rl.environment import Utterance, View
@@ -21,7 +22,7 @@ from slim_rl.games.matching.state import GameState
 from slim_rl.partners.endpoint import Endpoint
 from slim_rl.partners.openai_chat import OpenAIPartner
 from slim_rl.partners.spend import Spend
-from tests import made
+from tests.dialogue.players import Says
 from tests.fakes.openai_server import OpenAIServer, Step
 from tests.paths import ROOT
 
@@ -53,21 +54,16 @@ def view_after(*said: str, seat: int = 1, seed: int = 7) -> View:
     return View(seat, env.get_prompt_prefix(seat), env.get_state_description(seat), tuple(history), private, seed)
 
 
-class Asks(Partner):
+def asks(questions: int = 3) -> Says:
     """A player that asks `questions` times and then proposes."""
-
-    identity: ClassVar[dict[str, Any]] = {"kind": "asks"}
-
-    def __init__(self, questions: int = 3) -> None:
-        self.questions = questions
-
-    async def act(self, view: View) -> Turn:
-        return Turn(QUESTION if len(view.history) < 2 * self.questions else GOOD_PLAN)
+    return Says(lambda view: QUESTION if len(view.history) < 2 * questions else GOOD_PLAN)
 
 
-async def play(partner: Partner, player: Asks, seed: int = 7) -> Dialogue:
-    """Plays one game of the player against the partner."""
-    return await made.play(MatchingEnv(), player, partner, GAME, id=f"g#{seed}", seed=seed)
+async def play(player: Partner, partner: Partner | None, env: Any = None, state: Any = GAME, seed: int = 7) -> Dialogue:
+    """Plays one game of the player, in seat 0, against the partner."""
+    return await play_dialogue(
+        env or MatchingEnv(), player, partner, None, Limits(), game_state=state, id=f"g#{seed}", seed=seed, seat=0
+    )
 
 
 def partner_config(url: str | None, **settings: Any) -> PartnerConfig:

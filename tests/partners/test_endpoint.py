@@ -30,8 +30,8 @@ from tests.partners.openai_setup import (
     ANSWER,
     QUESTION,
     VIEW,
-    Asks,
     ask_many,
+    asks,
     partner_config,
     partner_of,
     play,
@@ -256,7 +256,7 @@ async def test_refused_parameters_are_learned_once_and_kept(server, caplog) -> N
     assert replies(await ask_many(partner, 20)) == 20
     sent, before = server.requests[0], len(server.times)
     assert sent["max_completion_tokens"] == 300 and not sent.keys() & set(REFUSES)
-    identity = json.loads(json.dumps((await play(partner, Asks())).to_dict()))["partner"]
+    identity = json.loads(json.dumps((await play(asks(), partner)).to_dict()))["partner"]
     assert len(server.times) - before == 4, "no call asks what is known"
     assert (partner.endpoint.spend.total.retries, partner.endpoint.spend.total.calls) == (0, 24)
     assert identity["request"] == {"model": server.model, "max_completion_tokens": 300, "seed": None}

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 import pytest
@@ -38,10 +38,7 @@ def on_its_own_clock(made: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
 
 
 @settings(deadline=None)
-@given(
-    st.floats(1, 10_000),
-    st.lists(st.tuples(st.floats(0, 5), st.floats(0.1, 100)), min_size=1, max_size=40),
-)
+@given(st.floats(1, 10_000), st.lists(st.tuples(st.floats(0, 5), st.floats(0.1, 100)), min_size=1, max_size=40))
 def test_no_stretch_of_time_gets_more_than_its_share(per_minute: float, arrivals: list[tuple[float, float]]) -> None:
     used: list[tuple[int, float, float]] = []
     burst = max(1.0, per_minute / 60)
@@ -90,8 +87,8 @@ class Outage:
         self.breaker = Breaker("partner's endpoint http://here", 60.0, lambda: self.now)
         self.breaker.failures, self.breaker.seconds = 4, 2.0
 
-    def waits(self, *events: str | float) -> list[float]:
-        """What a call waits for after each event: open, pause, failure, late, answer, or seconds that pass."""
+    def waits(self, events: Iterable[str | float]) -> list[float]:
+        """What a call waits for after each event: open, pause, late (a failure of a call sent before), or one of `OUTAGES`' letters."""
         return [self._wait(event) for event in events]
 
     def _wait(self, event: str | float) -> float:
@@ -100,12 +97,15 @@ class Outage:
                 self.breaker.open("fell", "no route")
             case "pause":
                 self.breaker.open("asks for a pause", "busy", 1e12)
-            case "failure" | "late":
-                self.breaker.failure("down", object(), self.now if event == "failure" else 99.0)
-            case "answer":
+            case "late":
+                self.breaker.failure("down", object(), 99.0)
+            case "!":
                 self.breaker.alive(answered=True)
+            case str() if event != ".":
+                call = object() if event == "*" else event
+                self.breaker.failure("HTTP 500", call, self.now, answered=event.isupper())
             case _:
-                self.now += float(event)
+                self.now += 1.0 if event == "." else float(event)
         return self.breaker.wait()
 
 
@@ -124,38 +124,29 @@ OUTAGES = {
 @pytest.mark.parametrize(("events", "is_open"), OUTAGES.values(), ids=OUTAGES)
 def test_failures_of_several_calls_over_time_are_an_outage(events: str, is_open: bool) -> None:
     outage = Outage()
-    for event in events:
-        if event == ".":
-            outage.now += 1.0
-        elif event == "!":
-            outage.breaker.alive(answered=True)
-        else:
-            call = object() if event == "*" else event
-            outage.breaker.failure("HTTP 500", call, outage.now, answered=event.isupper())
+    outage.waits(events)
     assert outage.breaker.is_open is is_open
 
 
-@pytest.mark.parametrize(
-    ("events", "waits"),
-    [
-        (("open", 10, "failure", 10, "answer"), [10, 0, 10, 0, 0]),
-        (("open", 9, "late"), [10, 1, 1]),  # sent before the outage: it delays no probe
-        (
-            ("pause", "answer", "open", 10),
-            [10, 0, 10, 0],
-        ),  # a pause is over with its outage, and none sleeps through it whole
-        (("pause", 10, 10, 9, 1), [10, 10, 10, 1, 0]),  # half of the time there is, so that a probe may still help
-    ],
-)
-def test_breaker_lets_a_probe_through_after_a_pause(events: tuple[Any, ...], waits: list[float]) -> None:
-    assert Outage().waits(*events) == waits
+WAITS: list[tuple[list[str | float], list[float]]] = [
+    (["open", 10, "*", 10, "!"], [10, 0, 10, 0, 0]),
+    (["open", 9, "late"], [10, 1, 1]),  # sent before the outage: it delays no probe
+    # a pause is over with its outage, and none sleeps through it whole
+    (["pause", "!", "open", 10], [10, 0, 10, 0]),
+    (["pause", 10, 10, 9, 1], [10, 10, 10, 1, 0]),  # half of the time there is, so that a probe may still help
+]
+
+
+@pytest.mark.parametrize(("events", "waits"), WAITS)
+def test_breaker_lets_a_probe_through_after_a_pause(events: list[str | float], waits: list[float]) -> None:
+    assert Outage().waits(events) == waits
 
 
 def test_breaker_stops_for_good_in_the_end(caplog: pytest.LogCaptureFixture) -> None:
     outage = Outage()
-    outage.waits("open", "answer")
+    outage.waits(["open", "!"])
     assert not outage.breaker.is_open and [record.levelno for record in caplog.records] == [logging.WARNING] * 2
-    assert outage.waits("open", 60)[-1] == 0
+    assert outage.waits(["open", 60])[-1] == 0
     assert outage.breaker.stopped == (
         "The partner's endpoint http://here has not answered for 60 s (no route). Fix it and resume the run."
     )

@@ -25,7 +25,7 @@ from tests.partners.openai_setup import (
     GOOD_PLAN,
     QUESTION,
     VIEW,
-    Asks,
+    asks,
     partner_config,
     partner_of,
     play,
@@ -114,7 +114,7 @@ async def test_game_adds_its_notes_and_complaints(server: OpenAIServer) -> None:
 
 async def test_whole_dialogue_keeps_identity_usage_and_reward(server: OpenAIServer) -> None:
     partner = partner_of(server)
-    dialogue = await play(partner, Asks(1))
+    dialogue = await play(asks(1), partner)
     assert dialogue.stop_reason is StopReason.AGREED and dialogue.reward == pytest.approx(0.9)
     said = [turn for turn in dialogue.turns if turn.role == "partner"]
     assert [turn.text for turn in said] == [ANSWER, "[accept]"] and all(turn.usage for turn in said)

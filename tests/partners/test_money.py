@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,8 +24,8 @@ from tests.partners.openai_setup import (
     ANSWER,
     FLAT,
     VIEW,
-    Asks,
     ask_many,
+    asks,
     partner_config,
     partner_of,
     play,
@@ -95,7 +96,7 @@ async def test_game_ended_by_malformed_replies_records_cost(server: OpenAIServer
     replies = iter(["I see it.\n[message] 60.\n\nNow it knows.", *["malformed"] * 3])
     server.answer = lambda body: next(replies)
     partner = partner_of(server, malformed_retries=2)
-    dialogue = await play(partner, Asks())
+    dialogue = await play(asks(), partner)
     assert dialogue.stop_reason is StopReason.PARTNER_ERRORS and len(server.requests) == 4
     assert [turn.role for turn in dialogue.turns] == ["policy", "partner", "policy", "partner"]
     _, aside, _, last = dialogue.turns
@@ -255,29 +256,14 @@ async def test_spending_that_cannot_be_read_stops_the_calls(server: OpenAIServer
 
 # --- prices
 
-ENTRIES = {  # a price is a model's own, and not its family's
-    "gpt-4.1-2025-04-14": "gpt-4.1",
-    "gpt-5.4-mini-2026-03-17": "gpt-5.4-mini",
-    "gpt-4o-2024-05-13": "gpt-4o-2024-05-13",
-    "gpt-4o-2024-08-06": "gpt-4o",
-    **dict.fromkeys(("gpt-5-pro", "gpt-5.2", "gpt-4o-audio-preview", "gpt-4", "Qwen/Qwen3-32B")),
-}
-COSTS = {  # tokens read, cached, of the reply, written to the cache -> US dollars
-    ("gpt-6-luna", 1_000_000, 500_000, 0, 400_000): 0.01 + 0.005 + 0.05,
-    ("gpt-4.1", 1_000_000, 0, 0, 400_000): 2.0,  # written at no charge
-    ("gpt-4.1-2025-04-14", 1_000_000, 400_000, 100_000): 0.6 * 2.0 + 0.4 * 0.5 + 0.1 * 8.0,
-    ("gpt-4.1-mini-2025-04-14", 1_000_000, 400_000, 100_000): 0.6 * 0.4 + 0.4 * 0.1 + 0.1 * 1.6,
-    ("gpt-4.1-nano", 1_000_000, 400_000, 100_000): 0.6 * 0.1 + 0.4 * 0.025 + 0.1 * 0.4,
-    ("gpt-5", 1_000_000, 400_000, 100_000): 0.6 * 1.25 + 0.4 * 0.125 + 0.1 * 10.0,
-}
+PRICES = yaml.safe_load(Path(__file__).with_name("prices.yaml").read_text(encoding="utf-8"))
 
 
 def test_prices_are_those_of_the_model_unless_replaced() -> None:
     table = OpenAIConfig().prices
-    assert {name: OpenAIConfig(model=name).price for name in ENTRIES} == {
-        name: table.get(ENTRIES[name]) for name in ENTRIES
-    }
-    for (model, *tokens), usd in COSTS.items():
+    for model, entry in PRICES["entries"].items():
+        assert OpenAIConfig(model=model).price == table.get(entry), model
+    for model, *tokens, usd in PRICES["costs"]:
         assert OpenAIConfig(model=model).price.cost_usd(*tokens) == pytest.approx(usd)
     own = OpenAIConfig(model="gpt-5-pro", prices={"gpt-5-pro": {"input": 15, "output": 120}})
     assert own.price == Price(input=15, output=120) and OpenAIConfig(model="gpt-5-pro").price is None

@@ -8,17 +8,16 @@ import pytest
 
 from examples.secret_number import SecretNumber
 from slim_rl.config import ChatPolicyConfig, parse_config
-from slim_rl.dialogue.record import Dialogue, StopReason
+from slim_rl.dialogue.record import StopReason
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.lab.interventions import AskFirst, NeverAsk
 from slim_rl.measured import measured
 from slim_rl.partners.openai_chat import ChatPolicy
-from tests import made
 from tests.dialogue.players import Countdown, Says
 from tests.fakes.openai_server import OpenAIServer, Step
-from tests.partners.openai_setup import GAME, GOOD_PLAN, QUESTION, hasten, spent_usd
+from tests.partners.openai_setup import GAME, GOOD_PLAN, QUESTION, hasten, play, spent_usd
 
 
 def chat_policy(server: OpenAIServer, **settings: Any) -> ChatPolicy:
@@ -26,10 +25,6 @@ def chat_policy(server: OpenAIServer, **settings: Any) -> ChatPolicy:
     policy = ChatPolicy(ChatPolicyConfig(**(defaults | settings)))
     hasten(policy.endpoint)
     return policy
-
-
-async def play(player: Any, partner: Any, env: Any = None, state: Any = GAME) -> Dialogue:
-    return await made.play(env or MatchingEnv(), player, partner, state, seed=5)
 
 
 async def test_chat_policy_messages_grow_at_the_end_only() -> None:
@@ -48,7 +43,7 @@ async def test_chat_policy_messages_grow_at_the_end_only() -> None:
     heard = [message["content"] for message in sent[-1] if message["role"] == "user"][1:]
     assert heard[0] == "[message] Ava Li on BLEU: 60." and heard[1].startswith("Error: ")
     assert heard[3].endswith("Answer with [accept] or [reject].")  # as a trained policy reads a proposal
-    assert {request["seed"] for request in server.requests} == {5}
+    assert {request["seed"] for request in server.requests} == {7}
     assert all(turn.usage and turn.usage.calls == 1 for turn in dialogue.turns if turn.role == "policy")
     assert not dialogue.response_ids and dialogue.policy["engine"] == "openai"
 

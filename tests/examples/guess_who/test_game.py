@@ -21,27 +21,17 @@ from slim_rl.config import Config, load_config, parse_config
 from slim_rl.dialogue.games_file import ensure_games, load_rows
 from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.measures import measures
-from slim_rl.dialogue.players import Partner
-from slim_rl.dialogue.record import Dialogue, StopReason, Turn
+from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.environment import View
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.lab import incentives
 from slim_rl.measured import measured
+from tests.dialogue.players import Says
 from tests.examples.sessions import played_by_hand, said
 
 GAME = "examples.guess_who.GuessWhoEnv"
 TRAITS = {"Mara": ["glasses", "hat"], "Kira": ["glasses", "long hair"], "Yuri": ["beard"], "Rosa": ["long hair"]}
 STATE: dict[str, Any] = {"characters": TRAITS, "secret": "Kira", "max_questions": 3}
-
-
-class Liar(Partner):
-    """Answers no, whatever it is asked."""
-
-    identity = {"kind": "liar"}  # noqa: RUF012
-
-    async def act(self, view: View) -> Turn:
-        return Turn("[answer] no")
 
 
 def play(tokenizer: Any, *turns: str, partner: Any = "shy", seat: int = 0) -> Dialogue:
@@ -112,7 +102,7 @@ def test_questions_have_kinds_values_and_ranks(tokenizer: Any) -> None:
 
 
 def test_false_answer_costs_the_truth(tokenizer: Any) -> None:
-    dialogue = play(tokenizer, "[ask] glasses", "[guess]", partner=Liar())
+    dialogue = play(tokenizer, "[ask] glasses", "[guess]", partner=Says("[answer] no"))
     asks, *_, guesses = dialogue.turns
     assert (asks.question_value, asks.gain, guesses.best_known) == (0.25, -0.25, 0.0)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as draw
 
@@ -17,7 +18,7 @@ from slim_rl.games.matching.questions.value import Knowledge
 from slim_rl.games.matching.reading.reader import read
 from slim_rl.games.matching.roster import Roster
 from slim_rl.measured import measured
-from tests.games.matching.questions.told_setup import ALL, GAME, MANY, Says, learnable, play, worded
+from tests.games.matching.questions.told_setup import ALL, GAME, MANY, in_turn, learnable, play, worded
 
 ROSTER = Roster.default()
 ROWS, ANSWERS = (
@@ -31,7 +32,7 @@ PARTNERS = {"shy": ShyPartner, "mute": MutePartner, "forthcoming": ForthcomingPa
 def test_reply_makes_of_messages_what_its_line_says(row: dict[str, Any]) -> None:
     """A line has what is `said`, `by` whom it is answered, a scripted partner or one with these replies, and the `measures`."""
     by = row["by"]
-    partner = PARTNERS[by]() if isinstance(by, str) else Says([*map(worded, by)])
+    partner = PARTNERS[by]() if isinstance(by, str) else in_turn([*map(worded, by)])
     dialogue = play([*map(worded, row["said"])], partner)
     found, expected = measures(dialogue), row["measures"]
     assert {name: found[name] for name in expected} == {
@@ -89,19 +90,8 @@ def test_nine_comparisons_are_nine_questions() -> None:
     assert (row["questions"], row["pairs_volunteered"], row["informative_pairs"]) == (9, 0, 10)
 
 
-OPENINGS = (
-    "", "please ", "kindly ", "could you ", "I need ", "how about ", "what is ", "tell me ", "compare ", "confirm ", "any idea on ",
-    "the score for ", "your number for ", "I have nothing for ", "share ", "- ", "let me know ", "should we put ", "hello, ",
-)  # fmt: skip
-VERBS = (
-    "", "provide the score for ", "share ", "tell me ", "give ", "report ", "know ", "check ", "the value of ", "about ",
-)  # fmt: skip
-FORMS = (
-    "{a} on {x}", "{a} for {x}", "{a}'s {x}", "{x} for {a}", "{a} and {b} on {x}", "{a} on {x}, {b} on {y}",
-    "- {a} on {x}\n- {b} on {y}",
-)  # fmt: skip
-ENDS = "|.|?|, please.|!| on your side?| - do you have that?| vs {c} on {z}?|. Thanks!|; and you?".split("|")  # noqa: SIM905
-PARTS = draw.tuples(*map(draw.sampled_from, (OPENINGS, VERBS, FORMS, ENDS))).map("".join)
+LISTS = yaml.safe_load(Path(__file__).with_name("parts.yaml").read_text(encoding="utf-8"))
+PARTS = draw.tuples(*map(draw.sampled_from, LISTS.values())).map("".join)
 
 
 @settings(max_examples=120)

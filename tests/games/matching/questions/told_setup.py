@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from slim_rl.dialogue.players import Partner
-from slim_rl.dialogue.record import Dialogue, Turn
+from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import View
 from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.questions.annotate import annotate
 from slim_rl.games.matching.state import GameState, MatchingSettings
+from tests.dialogue.players import Says
 from tests.made import played
 
 GAME = next(generate_games(1, MatchingSettings(scales=False), seed=3))
@@ -20,22 +21,19 @@ MANY = 64  # pairs that the partner answers in one message: all of them
 ALL = Path(__file__).with_name("told.txt").read_text(encoding="utf-8").splitlines()
 
 
-class Says(Partner):
-    """Says its messages one by one, then greets."""
+def in_turn(messages: Sequence[str]) -> Says:
+    """A player that says its messages one by one, then greets."""
 
-    identity = {"kind": "says"}  # noqa: RUF012
-
-    def __init__(self, messages: Sequence[str]) -> None:
-        self.messages = messages
-
-    async def act(self, view: View) -> Turn:
+    def speak(view: View) -> str:
         own = sum(utterance.seat == view.seat for utterance in view.history)
-        text = self.messages[own] if own < len(self.messages) else "Hello."
-        return Turn(text if text.startswith("[propose]") else f"[message] {text}")
+        text = messages[own] if own < len(messages) else "Hello."
+        return text if text.startswith("[propose]") else f"[message] {text}"
+
+    return Says(speak)
 
 
 def play(messages: Sequence[str], partner: Partner, game: GameState = GAME, seed: int = 0) -> Dialogue:
-    dialogue = played(MatchingEnv(max_turns=2 * len(messages)), Says(messages), partner, game, seed=seed)
+    dialogue = played(MatchingEnv(max_turns=2 * len(messages)), in_turn(messages), partner, game, seed=seed)
     annotate(dialogue)
     return dialogue
 
