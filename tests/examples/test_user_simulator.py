@@ -16,6 +16,7 @@ from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import DataError
 from slim_rl.lab import incentives
 from tests.dialogue.players import Script
+from tests.examples.guess_who.test_game import STATE
 from tests.examples.sessions import config_in, played_by_hand, said, whole_run
 from tests.fakes.openai_server import OpenAIServer, Step
 from tests.paths import ROOT
@@ -23,6 +24,10 @@ from tests.stories.backends import BACKENDS, Story
 
 TASKS = [json.loads(line) for line in (ROOT / "examples" / "user_simulator.jsonl").read_text().splitlines()]
 HIKE = TASKS[-1]
+GUESS_WHO = ROOT / "examples" / "guess_who" / "guess_who_local.yaml"
+WRONG_SEATS = [
+    ("treasure", {"treasure": [1, 1]}, "Yes."), ("user_simulator", HIKE, "Hm."), (GUESS_WHO, STATE, "[answer] yes"),
+]  # fmt: skip
 
 
 def play(tokenizer: Any, *turns: str, task: dict[str, Any] = HIKE) -> Dialogue:
@@ -68,9 +73,7 @@ async def test_model_is_the_user_in_its_persona(tmp_path: Path, tokenizer: Any) 
     assert (dialogue.reward, dialogue.turns[0].informative) == (1.0, [("people",)])
 
 
-@pytest.mark.parametrize(
-    ("example", "state", "turn"), [("treasure", {"treasure": [1, 1]}, "Yes."), ("user_simulator", HIKE, "Hm.")]
-)
+@pytest.mark.parametrize(("example", "state", "turn"), WRONG_SEATS)
 def test_scripted_partner_in_the_other_seat_is_named(tokenizer: Any, example: str, state: Any, turn: str) -> None:
     dialogue = said(config_in(Path("runs"), example), tokenizer, [turn], state, seat=1)
     assert dialogue.stop_reason is StopReason.PARTNER_FAILED and "set data.seat to 0" in (dialogue.failure or "")

@@ -10,8 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from slim_rl.config import Limits, OpenAIConfig, PartnerConfig, Price
-from slim_rl.dialogue.loop import play_dialogue
+from slim_rl.config import OpenAIConfig, PartnerConfig, Price
 from slim_rl.dialogue.players import Partner
 from slim_rl.dialogue.record import Dialogue, Turn, Usage
 from slim_rl.environment import Utterance, View
@@ -22,6 +21,7 @@ from slim_rl.games.matching.state import GameState
 from slim_rl.partners.endpoint import Endpoint
 from slim_rl.partners.openai_chat import OpenAIPartner
 from slim_rl.partners.spend import Spend
+from tests import made
 from tests.dialogue.players import Says
 from tests.fakes.openai_server import OpenAIServer, Step
 from tests.paths import ROOT
@@ -61,9 +61,7 @@ def asks(questions: int = 3) -> Says:
 
 async def play(player: Partner, partner: Partner | None, env: Any = None, state: Any = GAME, seed: int = 7) -> Dialogue:
     """Plays one game of the player, in seat 0, against the partner."""
-    return await play_dialogue(
-        env or MatchingEnv(), player, partner, None, Limits(), game_state=state, id=f"g#{seed}", seed=seed, seat=0
-    )
+    return await made.play(env or MatchingEnv(), player, partner, state, id=f"g#{seed}", seed=seed)
 
 
 def partner_config(url: str | None, **settings: Any) -> PartnerConfig:

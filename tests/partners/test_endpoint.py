@@ -1,16 +1,11 @@
-"""The endpoint in a run: retries, limits, outages, the account's faults, keys and addresses, refused parameters, event loops, Ctrl-C."""
+"""The endpoint in a run: retries, limits, outages, the account's faults, keys and addresses, refused parameters, event loops."""
 
 import asyncio
 import gc
-import importlib
 import itertools
 import json
 import logging
-import os
 import shlex
-import signal
-import sys
-import threading
 import time
 import warnings
 
@@ -411,29 +406,3 @@ def test_one_partner_serves_event_loops_in_sequence() -> None:
         gc.collect()
     assert partner.endpoint.spend.total.calls == 15
     assert not [str(w.message) for w in caught if "unclosed" in str(w.message).lower()]
-
-
-def test_interrupted_run_is_whole_and_is_continued(tmp_path, monkeypatch, capsys) -> None:
-    pytest.importorskip("transformers")
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    soak_partner = importlib.import_module("soak_partner")
-    log, before = tmp_path / "dialogues.jsonl", b""
-    words = f"soak_partner.py --dialogues 16 --concurrency 4 --fault-rate 0 --out {tmp_path} --latency".split()
-
-    def press_ctrl_c() -> None:
-        while not (log.exists() and log.stat().st_size):
-            time.sleep(0.02)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
-    threading.Thread(target=press_ctrl_c, daemon=True).start()
-    for latency, code in (("0.4", 130), ("0.02", 0)):
-        monkeypatch.setattr(sys, "argv", [*words, latency])
-        assert soak_partner.main() == code
-        printed, after = capsys.readouterr(), log.read_bytes()
-        if code:
-            assert printed.err == "Interrupted. The log is complete; run the same command to continue.\n"
-            before = after
-    assert before.endswith(b"\n") and 0 < before.count(b"\n") < 16 and "16 of 16" in printed.out
-    assert after.startswith(before) and after.count(b"\n") == 16, "what was done is not done again"
-    assert {json.loads(line)["id"] for line in after.splitlines()} == {f"soak-{number}" for number in range(16)}

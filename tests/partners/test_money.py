@@ -36,6 +36,7 @@ from tests.partners.openai_setup import (
 
 # --- what an endpoint says of its answer
 
+TABLES = yaml.safe_load(Path(__file__).with_name("money.yaml").read_text(encoding="utf-8"))
 BODY = {"model": "m", "max_tokens": 300, "messages": [{"role": "user", "content": "x" * 4000}]}
 READER = AnswerReader(OpenAIConfig(), Secrets())
 COUNTS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3), st.just(10**400))
@@ -56,22 +57,10 @@ def test_counts_are_bounded_whatever_is_told(usage: Any, text: str) -> None:
     assert {type(count) for count in (read, cached, written)} == {int}
 
 
-TOLD = {"prompt_tokens": 1010, "completion_tokens": 12}
-DETAILED = TOLD | {"prompt_tokens_details": {"cached_tokens": 512, "cache_write_tokens": 400}}
-COUNTED: list[
-    tuple[Any, tuple[Any, ...]]
-] = [  # usage -> tokens read, cached, written to the cache, of the reply; if estimated
-    (DETAILED, (1010, 512, 400, 12, False)),
-    (None, (1004, 0, 0, 11, True)),
-    ({"prompt_tokens": 0, "completion_tokens": -1}, (1004, 0, 0, 11, True)),
-    (TOLD | {"prompt_tokens_details": {"cached_tokens": 1011}}, (1010, 0, 0, 12, True)),
-    (TOLD | {"completion_tokens": 5000}, (1010, 0, 0, 5000, False)),  # thoughts are paid for and not seen
-]
-
-
-@pytest.mark.parametrize(("usage", "counts"), COUNTED)
-def test_what_can_be_is_believed_and_the_rest_estimated(usage: Any, counts: tuple[Any, ...]) -> None:
-    assert tuple(count_tokens(usage, BODY, "x" * 40).values()) == counts
+@pytest.mark.parametrize("row", TABLES["counted"])
+def test_what_can_be_is_believed_and_the_rest_estimated(row: list[Any]) -> None:
+    usage, *counts = row
+    assert list(count_tokens(usage, BODY, "x" * 40).values()) == counts
 
 
 @given(st.one_of(st.text(), JSON.map(json.dumps), JSON.map(lambda data: json.dumps({"choices": [{"message": data}]}))))
@@ -256,14 +245,12 @@ async def test_spending_that_cannot_be_read_stops_the_calls(server: OpenAIServer
 
 # --- prices
 
-PRICES = yaml.safe_load(Path(__file__).with_name("prices.yaml").read_text(encoding="utf-8"))
-
 
 def test_prices_are_those_of_the_model_unless_replaced() -> None:
     table = OpenAIConfig().prices
-    for model, entry in PRICES["entries"].items():
+    for model, entry in TABLES["entries"].items():
         assert OpenAIConfig(model=model).price == table.get(entry), model
-    for model, *tokens, usd in PRICES["costs"]:
+    for model, *tokens, usd in TABLES["costs"]:
         assert OpenAIConfig(model=model).price.cost_usd(*tokens) == pytest.approx(usd)
     own = OpenAIConfig(model="gpt-5-pro", prices={"gpt-5-pro": {"input": 15, "output": 120}})
     assert own.price == Price(input=15, output=120) and OpenAIConfig(model="gpt-5-pro").price is None

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 
 torch = pytest.importorskip("torch")
-from transformers import Qwen3ForCausalLM  # noqa: E402
+from transformers import MistralConfig, MistralForCausalLM, Qwen3ForCausalLM  # noqa: E402
 
 from slim_rl.config import PolicyConfig  # noqa: E402
 from slim_rl.dialogue.players import PolicyFailure, Sampled  # noqa: E402
@@ -37,11 +37,22 @@ def sample_all(policy: TransformersPolicy, prompts: list[list[int]], most: int |
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.7, 1.0), (1.3, 0.8)])
-def test_logprobs_are_those_of_the_distribution_drawn_from(model, temperature, top_p, monkeypatch) -> None:
+@pytest.fixture(scope="module")
+def windowed() -> MistralForCausalLM:
+    """A model that looks back 6 tokens, and whose config names no kinds of layers."""
+    torch.manual_seed(0)
+    return MistralForCausalLM(MistralConfig(vocab_size=32, head_dim=16, sliding_window=6, **SHAPE)).eval()
+
+
+DRAWS = [("model", 1.0, 1.0), ("model", 0.7, 1.0), ("model", 1.3, 0.8), ("windowed", 1.0, 1.0)]
+
+
+@pytest.mark.parametrize(("name", "temperature", "top_p"), DRAWS)
+def test_logprobs_are_those_of_the_distribution_drawn_from(name, temperature, top_p, request, monkeypatch) -> None:
+    model = request.getfixturevalue(name)
     monkeypatch.setattr(model.generation_config, "repetition_penalty", 5.0)  # a checkpoint's habits do not count
     policy = TransformersPolicy(model, [STOP], temperature=temperature, top_p=top_p)
-    prompts = [[5, 6, 7, 8, 9], [4, 4], [10] * 9]
+    prompts = [[5, 6, 7, 8, 9], [4, 4], [5 + i % 20 for i in range(25)]]
     for prompt, sampled in zip(prompts, sample_all(policy, prompts), strict=True):
         with torch.no_grad():
             logits = model(torch.tensor([prompt + sampled.ids])).logits[0, len(prompt) - 1 : -1] / temperature

@@ -82,11 +82,6 @@ def test_one_question_too_many_ends_the_game(tokenizer: Any) -> None:
     assert (dialogue.reward, dialogue.stop_reason) == (0.0, StopReason.MAX_TURNS)
 
 
-def test_partner_in_the_askers_seat_is_named(tokenizer: Any) -> None:
-    dialogue = play(tokenizer, "[answer] yes", seat=1)
-    assert dialogue.stop_reason is StopReason.PARTNER_FAILED and "set data.seat to 0" in (dialogue.failure or "")
-
-
 def test_questions_have_kinds_values_and_ranks(tokenizer: Any) -> None:
     dialogue = play(tokenizer, "[ask] glasses", "[ask] glasses", "[ask] Mara", "[guess]")
     first, again, name, guess = (turn for turn in dialogue.turns if turn.role == "policy")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slim_rl.config import parse_config
-from slim_rl.dialogue.players import Partner, make_partner
+from slim_rl.dialogue.players import make_partner
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn, Usage
 from slim_rl.environment import View
 from slim_rl.games.matching.actions import format_proposal
@@ -20,29 +20,26 @@ from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.state import GameState, MatchingSettings
 from slim_rl.games.matching.study.audit import CHECKS, audit, stated
+from tests.dialogue.players import Says
 from tests.made import played
 
 ASKS = Path(__file__).with_name("asks.txt").read_text(encoding="utf-8").splitlines()
 
 
-class Talker(Partner):
-    """A player that says all kinds of things and now and then proposes, well or badly, or makes a mistake."""
-
-    identity = {"kind": "talker"}  # noqa: RUF012
-
-    async def act(self, view: View) -> Turn:
-        game = view.private
-        assert isinstance(game, MatchingView)
-        rng = random.Random(f"{view.seed} {len(view.history)}")
-        if rng.random() < 0.1:
-            return Turn("no tag at all")
-        if len(view.history) > 8 or rng.random() < 0.1:
-            return Turn(format_proposal(rng.sample(range(game.roster.n), game.roster.n), game.roster))
-        roster = game.roster
-        lists = {"r": roster.reviewers, "f": roster.first_names, "g": roster.first_names, "p": roster.short_papers}
-        lists |= {"q": roster.short_papers, "v": range(100)}
-        words = {name: rng.choice(of) for name, of in lists.items()}  # type: ignore[arg-type]
-        return Turn("[message] " + rng.choice(ASKS).format(**words))
+def talk(view: View) -> str:
+    """All kinds of messages, now and then a plan, good or bad, or a mistake."""
+    game = view.private
+    assert isinstance(game, MatchingView)
+    rng = random.Random(f"{view.seed} {len(view.history)}")
+    if rng.random() < 0.1:
+        return "no tag at all"
+    if len(view.history) > 8 or rng.random() < 0.1:
+        return format_proposal(rng.sample(range(game.roster.n), game.roster.n), game.roster)
+    roster = game.roster
+    lists = {"r": roster.reviewers, "f": roster.first_names, "g": roster.first_names, "p": roster.short_papers}
+    lists |= {"q": roster.short_papers, "v": range(100)}
+    words = {name: rng.choice(of) for name, of in lists.items()}  # type: ignore[arg-type]
+    return "[message] " + rng.choice(ASKS).format(**words)
 
 
 def audited(kind: str) -> tuple[Counter[str], Counter[str]]:
@@ -50,7 +47,7 @@ def audited(kind: str) -> tuple[Counter[str], Counter[str]]:
     partner, faults, cases = make_partner(parse_config({"partner": {"kind": kind}})), Counter[str](), Counter[str]()
     small = generate_games(60, MatchingSettings(n=3, scales=False), seed=1)
     for seed, game in enumerate([*small, *generate_games(15, MatchingSettings(n=8), seed=2)]):
-        dialogue = played(MatchingEnv(max_turns=14), Talker(), partner, game, seat=seed % 2, seed=seed)
+        dialogue = played(MatchingEnv(max_turns=14), Says(talk), partner, game, seat=seed % 2, seed=seed)
         for name, (fault, number) in audit(dialogue).items():
             faults[name] += fault
             cases[name] += number

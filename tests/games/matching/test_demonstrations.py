@@ -23,6 +23,7 @@ from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.state import MatchingSettings, best_assignment
 from slim_rl.games.matching.study.demonstrations import QuestioningPlayer, curriculum
 from slim_rl.measured import Lesson
+from tests.dialogue.players import Says
 from tests.made import played
 from tests.paths import ROOT
 
@@ -173,13 +174,7 @@ def test_one_who_minds_the_price_asks_only_what_promises_more(price: float | Non
 
 
 def test_a_price_is_seen_by_the_seat_that_is_told_it() -> None:
-    prices: dict[int, set[float | None]] = {0: set(), 1: set()}
-
-    def watched(player: Any) -> Any:
-        act = player.act
-        player.act = lambda view: (prices[view.seat].add(view.price), act(view))[1]
-        return player
-
+    players = Says(QuestioningPlayer((0.0, 1.0)).action), Says(ShyPartner(0.0).action)
     state = next(generate_games(1, GAME, seed=4))
-    played(MatchingEnv(), watched(QuestioningPlayer((0.0, 1.0))), watched(ShyPartner(0.0)), state, price=0.02)
-    assert prices == {0: {0.02}, 1: {None}}
+    played(MatchingEnv(), *players, state, price=0.02)
+    assert [{view.price for view in player.views} for player in players] == [{0.02}, {None}]
