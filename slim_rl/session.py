@@ -47,6 +47,9 @@ class Observation:
     reward: float | None = 0.0
 
 
+DEFAULT = "matching_offline"
+
+
 class Games:
     """Games and partner of a config, shared by the sessions of one process.
 
@@ -79,7 +82,7 @@ class Games:
     ) -> None:
         overrides = [*overrides, *([f"partner.kind={partner}"] if partner else [])]
         if config is None or isinstance(config, str | Path):
-            self.config = load_config(config or "matching_offline", overrides)
+            self.config = load_config(config or DEFAULT, overrides)
         else:
             self.config = parse_config(config.model_dump() if isinstance(config, Config) else config, overrides)
         if self.config.selfplay and not selfplay:

@@ -18,10 +18,10 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.evaluation import play_held_out
 from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.log import DialogueLog, read_log
-from slim_rl.dialogue.players import Partner, PartnerFailure, Sampled
+from slim_rl.dialogue.players import Partner, Sampled
 from slim_rl.dialogue.record import Dialogue, Turn
 from slim_rl.dialogue.worker import RolloutWorker
-from tests.dialogue.players import Countdown, Script
+from tests.dialogue.players import Countdown, PartnerFailure, Script
 from tests.fakes.models import checkpoint
 
 STEP = 4  # counted from 0
