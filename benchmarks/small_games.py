@@ -9,6 +9,7 @@ from slim_rl.config import PolicyConfig, parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.worker import DialogueSpec, RolloutWorker
+from slim_rl.environment import make_environment
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.policies.transformers import TransformersPolicy, load_model
 
@@ -43,6 +44,6 @@ def small_games(path: str, number: int) -> SmallGames:
     model, tokenizer = load_model(PolicyConfig(model=path))
     chat = Chat(tokenizer)
     worker = RolloutWorker(config, chat)
-    env = worker.environment()
+    env = make_environment(worker.config)
     games = generate_games(number, config.game)
     return SmallGames(model, tokenizer, chat, worker, [worker.spec(GameRow.of(env, g.id, g), "bench") for g in games])

@@ -47,9 +47,6 @@ class Observation:
     reward: float | None = 0.0
 
 
-DEFAULT = "matching_offline"
-
-
 class Games:
     """Games and partner of a config, shared by the sessions of one process.
 
@@ -82,7 +79,7 @@ class Games:
     ) -> None:
         overrides = [*overrides, *([f"partner.kind={partner}"] if partner else [])]
         if config is None or isinstance(config, str | Path):
-            self.config = load_config(config or DEFAULT, overrides)
+            self.config = load_config(config or "matching_offline", overrides)
         else:
             self.config = parse_config(config.model_dump() if isinstance(config, Config) else config, overrides)
         if self.config.selfplay and not selfplay:

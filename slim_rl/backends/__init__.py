@@ -48,11 +48,6 @@ class Request:
     dry_run: bool = False
     print_flags: bool = False
 
-    def no_fresh(self) -> None:
-        """Raises ConfigError if the run is to start over, which a cluster's trainer does under a new name only."""
-        if self.fresh:
-            raise ConfigError("--fresh is for the trl backend; give the run another name or folder to start over.")
-
 
 @dataclass(frozen=True)
 class Result:
@@ -70,7 +65,12 @@ def say(text: str) -> None:
 
 
 def start(request: Request) -> Result | None:
-    """Starts the run with its config's backend. Returns its result where it was trained here, else None."""
+    """Starts the run with its config's backend. Returns its result where it was trained here, else None.
+
+    Raises ConfigError if the run is to start over, which a cluster's trainer does under a new name only.
+    """
+    if request.fresh and request.config.train.backend != "trl":
+        raise ConfigError("--fresh is for the trl backend; give the run another name or folder to start over.")
     result: Result | None = _launcher(request.config).start(request)
     return result
 
@@ -92,13 +92,13 @@ def train(config: Config | str | Path, *, fresh: bool = False) -> Result | None:
     """
     from slim_rl.config import Config, load_config
 
+    if isinstance(config, Config):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "config.yaml"
+            config.write(path)
+            return train(path, fresh=fresh)
     alone = ("train.processes=1",)  # further processes would be the command's, and not this program's
-    if not isinstance(config, Config):
-        return start(Request(Path(config), alone, load_config(config, alone), fresh=fresh))
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "config.yaml"
-        config.write(path)
-        return start(Request(path, alone, load_config(path, alone), fresh=fresh))
+    return start(Request(Path(config), alone, load_config(config, alone), fresh=fresh))
 
 
 def check(config: Config) -> None:

@@ -17,7 +17,7 @@ from typing import Literal
 
 from slim_rl import backends
 from slim_rl.backends.ready import check_games, check_model
-from slim_rl.config import Config
+from slim_rl.config import Config, read_yaml
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.games_file import deal, existing_rows, games_files, shortage
 from slim_rl.dialogue.players import Partner, PartnerFailure, make_partner
@@ -26,19 +26,6 @@ from slim_rl.errors import SlimError
 from slim_rl.measured import measured
 from slim_rl.partners.openai_chat import OpenAIPartner
 from slim_rl.policies import load_tokenizer
-
-# backend -> how to install its packages, and these with the versions that were tried
-PACKAGES = {
-    "trl": ("pip install -e '.[local]'", "torch==2.* transformers==5.* trl==1.16.0"),
-    "slime": (
-        "Use slime's container (docs/how-to/slime-launch.md), or set SLIME_DIR and MEGATRON_DIR; the package index's slime is a different project.",
-        "torch==2.* transformers slime==0.3.1* sglang==0.5.15* ray==2.* megatron sglang_router",
-    ),
-    "verl": (
-        "pip install -e '.[verl]'; its engine by itself, vllm or sglang, as verl.engine says.",
-        "torch==2.* transformers==5.* verl==0.9.1 ray transfer_queue cachetools fastapi uvicorn {engine}",
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +63,7 @@ def examine(config: Config, examinations: Mapping[str, Examination]) -> list[Che
 
 def check_packages(config: Config) -> Iterator[Check]:
     """Checks that the packages of the backend are installed, in tested versions."""
-    fix, packages = PACKAGES[config.train.backend]
+    fix, packages = read_yaml(Path(__file__).with_suffix(".yaml"))[config.train.backend].values()
     sys.path += [os.environ[name] for name in ("SLIME_DIR", "MEGATRON_DIR") if os.environ.get(name)]  # as a launch does
     for package in packages.format(engine=config.verl.engine).split():
         name, _, tried = package.partition("==")

@@ -81,11 +81,6 @@ class Opposite:
         return load_object(self.path, "partner.kind", "examples.treasure.HonestPartner") if self.path else None
 
     @property
-    def reads(self) -> tuple[str, ...]:
-        """Names of its arguments that are files (`Partner.reads`)."""
-        return tuple(getattr(self.cls, "reads", ()))
-
-    @property
     def scripted(self) -> bool:
         """True if it plays by rules, without cost."""
         return self.cls is not None and not self._costs_money

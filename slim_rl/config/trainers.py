@@ -16,15 +16,14 @@ KEYS = tuple(
     replace(fact, name=name) for name, info in fields_of(Config) for fact in info.metadata if isinstance(fact, Key)
 )
 MAY_CHANGE = frozenset(key.name for key in KEYS if key.may_change)
-READ = tuple(key.name for key in KEYS if key.is_read)
 _ASIDE = frozenset(key.name for key in KEYS if not key.decides)
 
 
 def read_keys(config: Config) -> list[str]:
     """Returns the keys that name files or folders that a run reads, those of its partners included."""
-    keys, mixture = list(READ), config.partner.mixture or {}
+    keys, mixture = [key.name for key in KEYS if key.is_read], config.partner.mixture or {}
     for name, member in config.members.items():
-        arguments = [f"args.{argument}" for argument in member.opposite.reads]
+        arguments = [f"args.{argument}" for argument in getattr(member.opposite.cls, "reads", ())]
         keys += [f"partner.{key}" for key in arguments]
         if name in mixture:
             keys += [f"partner.mixture.{name}.{key}" for key in (*arguments, "openai.prompt", "openai.cassette")]

@@ -59,19 +59,18 @@ class Chat:
                 frame = self._frame(("user", "assistant", "user"))
             except ConfigError:
                 raise error from None
+        added = tokenizer.added_tokens_decoder
         self._controls = {
             str(token): index
-            for index, token in tokenizer.added_tokens_decoder.items()
+            for index, token in added.items()
             if token.special or not self._is_text(str(token), index, "".join(frame))
         }
-        added = tokenizer.added_tokens_decoder.values()
         # Phi-3's, for one: the white space there is none of the text.
-        self._strips_before = {str(token) for token in added if token.lstrip}
-        self._strips_after = {str(token) for token in added if token.rstrip}
+        self._strips_before = {str(token) for token in added.values() if token.lstrip}
+        self._strips_after = {str(token) for token in added.values() if token.rstrip}
         # A thought's marks may be special tokens too, and what they enclose would be said if they were left out with the others.
         marks = (THINK_OPEN, THINK_CLOSE)
-        known = tokenizer.added_tokens_decoder.items()
-        self._unsaid = {index for index, token in known if token.special and str(token) not in marks}
+        self._unsaid = {index for index, token in added.items() if token.special and str(token) not in marks}
         longest_first = sorted(self._controls, key=len, reverse=True)
         self._split = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
         # Llama-2's turn ends in a space, which its policy need not sample

@@ -61,17 +61,14 @@ class Game:
         self.turns: list[Turn] = []
         self._history: dict[int, list[Utterance]] = {seat: [] for seat in range(env.seats)}
         reset_to(env, dialogues[0].game_state)
-        self._rules_and_state = {
-            seat: (env.get_prompt_prefix(seat), env.get_state_description(seat)) for seat in self._history
-        }
-        self._reads_tokens = policy.reads_tokens
+        self._rules = {seat: env.get_prompt_prefix(seat) for seat in self._history}
+        self._states = {seat: env.get_state_description(seat) for seat in self._history}
         self.players: dict[int, Any] = dict.fromkeys(self._history, partner)
         for seat, dialogue in self.dialogues.items():
             self.players[seat] = policy if chat is None else TokenPlayer(policy, chat, limits, dialogue)
             price = dialogue.price
             cost = "" if price is None else f"\nEach question costs {100 * price:g}% of the highest reward."
-            rules, state = self._rules_and_state[seat]
-            self._rules_and_state[seat] = rules, state + cost
+            self._states[seat] += cost
             dialogue.prompt = _extended(env.prompt(seat), cost)
         if None in self.players.values():
             raise ValueError("a game for two needs a partner")
@@ -119,7 +116,7 @@ class Game:
 
     def _view(self, seat: int) -> View:
         """Returns all that a seat's player may know."""
-        rules, state = self._rules_and_state[seat]
+        rules, state = self._rules[seat], self._states[seat]
         history, dialogue = tuple(self._history[seat]), self.dialogues.get(seat)
         seed = next(iter(self.dialogues.values())).seed or 0
         if dialogue is None:
@@ -127,7 +124,7 @@ class Game:
         has_spoken = any(turn.seat == seat for turn in self.turns)
         if history and not has_spoken:  # it reads in its prompt what the other seat said first
             dialogue.prompt = _extended(dialogue.prompt, f"\n\n{history[-1].observation}")
-        private = None if self._reads_tokens else self.env.get_private_view(seat)
+        private = None if self.policy.reads_tokens else self.env.get_private_view(seat)
         return View(seat, rules, state, history, private, seed, dialogue.price, tuple(dialogue.prompt))
 
     async def _ask(self, seat: int, view: View) -> Turn:

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from slim_rl.dialogue.record import WITHOUT_RESULT, Dialogue, StopReason, Turn
+from slim_rl.dialogue.record import WITHOUT_RESULT, Dialogue, StopReason, Turn, Usage
 from slim_rl.environment import game_of
 from slim_rl.measured import measured, says
 
@@ -338,12 +338,11 @@ def batch_metrics(dialogues: Sequence[Dialogue]) -> dict[str, float]:
     _spread(out, "partner_seconds", [turn.seconds for turn in partner])
     usages = [turn.usage for turn in partner if turn.usage is not None]
     if usages:
-        counts = ("cost_usd", "calls", "retries", "input_tokens", "cached_tokens")
-        total = {name: float(sum(getattr(usage, name) for usage in usages)) for name in counts}
-        out["cost_usd"] = total["cost_usd"]
-        if total["calls"] and total["input_tokens"]:
-            out["partner_retries"] = total["retries"] / total["calls"]
-            out["partner_cached"] = total["cached_tokens"] / total["input_tokens"]
+        total = sum(usages, Usage())
+        out["cost_usd"] = total.cost_usd
+        if total.calls and total.input_tokens:
+            out["partner_retries"] = total.retries / total.calls
+            out["partner_cached"] = total.cached_tokens / total.input_tokens
     return out
 
 

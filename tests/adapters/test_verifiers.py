@@ -15,7 +15,7 @@ from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.record import StopReason
 from slim_rl.session import Games
-from tests.adapters.played import ASK, OTHER, PROPOSE, WRONG, by_worker, line
+from tests.adapters.played import ASK, OTHER, PROPOSE, WORDS, by_worker, line
 from tests.fakes.openai_server import OpenAIServer, Step
 from tests.paths import ROOT
 
@@ -52,14 +52,7 @@ async def run(server: OpenAIServer, rollouts: int = 1, **given: Any) -> list[Any
 
 
 @pytest.mark.parametrize("seat", [0, 1])
-@pytest.mark.parametrize(
-    "words",
-    [
-        [ASK, PROPOSE, OTHER, ASK, ASK, ASK],
-        [WRONG, ASK, WRONG, WRONG],
-        ["<think>\nHm.\n</think>\n" + ASK, PROPOSE, ASK, PROPOSE, ASK],
-    ],
-)
+@pytest.mark.parametrize("words", [*WORDS, ["<think>\nHm.\n</think>\n" + ASK, PROPOSE, ASK, PROPOSE, ASK]])
 async def test_a_rollout_is_the_workers(words: list[str], seat: int, tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     async with reciting(words) as server:

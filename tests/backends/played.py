@@ -18,10 +18,10 @@ from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.evaluation import play_held_out
 from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.log import DialogueLog, read_log
-from slim_rl.dialogue.players import Partner, Sampled
-from slim_rl.dialogue.record import Dialogue, Turn
+from slim_rl.dialogue.players import Partner, PartnerFailure, Sampled
+from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.dialogue.worker import RolloutWorker
-from tests.dialogue.players import Countdown, PartnerFailure, Script
+from tests.dialogue.players import Countdown, Script
 from tests.fakes.models import checkpoint
 
 STEP = 4  # counted from 0
@@ -37,12 +37,12 @@ class Forger(Partner):
 
     identity: ClassVar[dict[str, Any]] = {"kind": "forger"}
 
-    def __init__(self, fails: int = 0) -> None:
-        self.fails = fails
+    def __init__(self, fails: int = 0, why: str = "down", reason: str = "partner_failed") -> None:
+        self.fails, self.failure = fails, (why, StopReason(reason))
 
     async def act(self, view: Any) -> Turn:
         if self.fails and sum(utterance.text == FORGED for utterance in view.history) == self.fails - 1:
-            raise PartnerFailure("down")
+            raise PartnerFailure(*self.failure)
         return Turn(FORGED)
 
 

@@ -1,5 +1,6 @@
 """The driver over slime's own train.py and train_async.py, without a GPU: stand-ins for what the scripts import, which note every call."""
 
+import importlib
 import sys
 from argparse import Namespace
 from collections.abc import Callable
@@ -95,7 +96,10 @@ def drive(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Dr
             module = ModuleType(name)
             vars(module).update(members, __path__=[])
             monkeypatch.setitem(sys.modules, name, module)
-        return driver.train(driver._load(request.param), args), stack.events
+        monkeypatch.syspath_prepend(request.param.parent)
+        monkeypatch.setitem(sys.modules, request.param.stem, None)  # so that it is forgotten at the end
+        del sys.modules[request.param.stem]
+        return driver.train(importlib.import_module(request.param.stem), args), stack.events
 
     return driven
 

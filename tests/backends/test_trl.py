@@ -12,15 +12,14 @@ import torch
 from slim_rl import train
 from slim_rl.backends import Result
 from slim_rl.backends.trl import run as local
-from slim_rl.backends.trl.arguments import grpo_arguments
 from slim_rl.backends.trl.checkpoints import last_whole_checkpoint
-from slim_rl.backends.trl.rollouts import Rollouts, loss_mask
+from slim_rl.backends.trl.rollouts import Rollouts
 from slim_rl.config import parse_config
 from slim_rl.dialogue.log import read_log
-from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.errors import DataError, SlimError
 from slim_rl.policies.transformers import load_model
-from tests.backends.trl_setup import Unreliable, batch, checkpoints, everything, make_config, make_rollouts
+from tests.backends.played import Forger
+from tests.backends.trl_setup import batch, checkpoints, everything, make_config, make_rollouts
 
 from tests.backends.trl_setup import metrics, same, trained, weights  # isort: skip
 from tests.fakes.disk import largest_file
@@ -42,20 +41,10 @@ def test_trl_rollouts_come_in_the_order_of_the_prompts(folder: Path, kind: str) 
 
 
 def test_too_many_failures_stop_the_run_once_they_are_logged(folder: Path) -> None:
-    trainer, rollouts = make_rollouts(make_config(folder, "down"), folder, Unreliable())
-    with pytest.raises(SlimError, match="the endpoint is down"):
+    trainer, rollouts = make_rollouts(make_config(folder, "down"), folder, Forger(fails=1))
+    with pytest.raises(SlimError, match="down"):
         rollouts([name for name in rollouts.names()[:2] for _ in range(4)], trainer)
     assert len(list(read_log(folder / "down.jsonl"))) == 8
-
-
-def test_a_failed_dialogue_teaches_nothing() -> None:
-    dialogue = Dialogue("d", "g", 0, 0, {}, {}, {}, response_ids=[1, 2], loss_mask=[1, 0], logprobs=[-1.0, 0.0])
-    dialogue.stop_reason = StopReason.AGREED
-    assert loss_mask(dialogue) == [1, 0]
-    dialogue.stop_reason = StopReason.PARTNER_FAILED
-    assert loss_mask(dialogue) == [0, 0]
-    dialogue.response_ids = []
-    assert loss_mask(dialogue) == [0]
 
 
 @pytest.mark.parametrize("reward", ["agreed", "turn_credit"])
@@ -65,12 +54,6 @@ def test_a_run_logs_the_games_reward_and_beside_it_what_was_paid(folder: Path, r
     assert line["reward"] == pytest.approx(sum(d.reward or 0 for d in dialogues) / len(dialogues))
     if reward == "agreed":
         assert line["train_reward"] == pytest.approx(line["agreed"]) != pytest.approx(line["reward"])
-
-
-def test_trl_overrides_reach_its_arguments(tmp_path: Path) -> None:
-    config = parse_config({}, ["trl.overrides={entropy_coef: 0.01, delta: 4.0}"])
-    arguments = grpo_arguments(config, tmp_path)
-    assert (arguments.entropy_coef, arguments.delta, arguments.learning_rate) == (0.01, 4.0, config.train.learning_rate)
 
 
 def test_entropy_bonus_moves_dialogues_without_an_advantage(folder: Path) -> None:

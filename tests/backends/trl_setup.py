@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -18,8 +18,7 @@ from slim_rl.config import Config, parse_config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.games_file import load_rows
 from slim_rl.dialogue.log import DialogueLog, read_log
-from slim_rl.dialogue.players import Partner, PartnerFailure
-from slim_rl.dialogue.record import Dialogue, Turn
+from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.policies.transformers import TransformersPolicy, load_model
 from tests.fakes.openai_server import OpenAIServer
@@ -72,15 +71,6 @@ def batch(trainer: Any) -> dict[str, Any]:
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = trainer.args.gradient_accumulation_steps
     return trainer._generate_and_score_completions(next(iter(trainer.get_train_dataloader())))  # type: ignore[no-any-return]
-
-
-class Unreliable(Partner):
-    """A partner whose every dialogue fails."""
-
-    identity: ClassVar[dict[str, Any]] = {"kind": "unreliable"}
-
-    async def act(self, view: Any) -> Turn:
-        raise PartnerFailure("the endpoint is down")
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:

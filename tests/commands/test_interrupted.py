@@ -46,8 +46,7 @@ def test_interrupted_run_prints_how_to_resume(slim_rl, monkeypatch, tmp_path) ->
     again = slim_rl(*words[:-1], f"train.steps={number + 1}")
     assert again.returncode == 0, again.stderr
     (said_then,) = (line for line in again.stderr.splitlines() if "resumes from step" in line)
-    assert f"resumes from step {number} of {number + 1}: " in said_then
-    assert f"checkpoint-{number} is its last checkpoint (--fresh starts over)" in said_then
+    assert f"resumes from step {number} of {number + 1}, its last checkpoint in runs/matching_local" in said_then
     steps = [json.loads(line)["step"] for line in (mark.parents[2] / "metrics.jsonl").read_text().splitlines()]
     assert steps == list(range(number + 1))
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
-from slim_rl.dialogue.players import Partner, PartnerFailure, Policy, PolicyFailure, Sampled
+from slim_rl.dialogue.players import Partner, Policy, Sampled
 from slim_rl.dialogue.record import Turn
 from slim_rl.environment import BaseEnvironment, View
 
@@ -87,6 +87,3 @@ class Says(Partner):
         if isinstance(self.speak, str):
             return Turn(self.speak)
         return Turn(self.speak(view))
-
-
-__all__ = ["Countdown", "PartnerFailure", "PolicyFailure", "Says", "Script"]

@@ -18,6 +18,7 @@ from slim_rl.dialogue.record import StopReason, Turn
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.environment import View
 from slim_rl.errors import DataError
+from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.generate import generate_games
 from slim_rl.games.matching.partners.scripted import MutePartner
 from slim_rl.games.matching.state import MatchingSettings
@@ -70,7 +71,7 @@ def test_run_is_not_resumed_with_other_training_games(tmp_path: Path) -> None:
         log.append(dialogue)
 
     def check(rows: list[GameRow]) -> None:
-        own = [GameRow.of(worker.environment(), row.game_id, row.game_state) for row in rows]
+        own = [GameRow.of(MatchingEnv(), row.game_id, row.game_state) for row in rows]
         write_rows(own, tmp_path / "g.jsonl")
         data = {"train": tmp_path / "g.jsonl", "eval": None, "num_train": len(rows)}
         check_games(parse_config({"data": data, "train": {"games_per_step": 1}}), tmp_path / "logs")

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from slim_rl.config import Limits
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.loop import Game
-from slim_rl.dialogue.players import Sampled
+from slim_rl.dialogue.players import PartnerFailure, PolicyFailure, Sampled
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn, Usage
-from tests.dialogue.players import Countdown, PartnerFailure, PolicyFailure, Says, Script
+from tests.dialogue.players import Countdown, Says, Script
 from tests.made import played
 
 GAME = {"board": [1, 2]}
@@ -108,8 +108,10 @@ def test_errors_and_failures_are_stop_reasons(chat, turns, partner, reason, fail
 
 
 def test_a_bug_is_not_hidden(chat) -> None:
+    env = Countdown()
     with pytest.raises(ZeroDivisionError):
-        play(chat, ["go"], Says(lambda view: str(1 / 0)))
+        play(chat, ["go"], Says(lambda view: str(1 / 0)), env=env)
+    assert env.closed
     with pytest.raises(TimeoutError):  # of a player, which is no deadline
         play(chat, [TimeoutError()], limits=Limits(turn_seconds=30))
 

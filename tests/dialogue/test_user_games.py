@@ -20,7 +20,7 @@ from slim_rl.dialogue.players import Partner
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.dialogue.worker import RolloutWorker
-from slim_rl.environment import BaseEnvironment, View
+from slim_rl.environment import BaseEnvironment, View, make_environment
 from slim_rl.errors import ConfigError
 from slim_rl.measured import Instrument, measured
 from tests import made
@@ -91,7 +91,7 @@ def config_of(game: str, **keys: Any) -> Config:
 
 def played(game: str, partner: str = "shy") -> Dialogue:
     worker = RolloutWorker(config_of(game, partner={"kind": partner}), None, Words("go"))
-    row = GameRow.of(worker.environment(), "g", {"seed": 1})
+    row = GameRow.of(make_environment(worker.config), "g", {"seed": 1})
     (dialogue,) = asyncio.run(worker.play(worker.spec(row, "test")))
     return dialogue
 

@@ -18,6 +18,7 @@ from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.players import Partner
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.worker import RolloutWorker
+from slim_rl.environment import make_environment
 from tests.dialogue.players import Script
 from tests.paths import ROOT
 
@@ -39,7 +40,7 @@ def said(
     """The annotated dialogue of a policy that says these turns; of self-play that of seat 0."""
     chat = Chat(tokenizer)
     worker = RolloutWorker(config.changed(limits=LONG), chat, Script(chat, list(turns)), partner=partner)
-    row = GameRow.of(worker.environment(), "g", state, seat)
+    row = GameRow.of(make_environment(worker.config), "g", state, seat)
     dialogue, *_ = asyncio.run(worker.play(worker.spec(row, "test")))
     annotate(dialogue)
     return dialogue

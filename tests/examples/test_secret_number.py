@@ -10,7 +10,7 @@ from slim_rl.config import Config
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.games_file import load_rows
 from slim_rl.dialogue.record import Dialogue, StopReason
-from slim_rl.dialogue.worker import RolloutWorker
+from slim_rl.environment import make_environment
 from tests import made
 from tests.dialogue.players import Script
 from tests.examples import sessions
@@ -49,7 +49,7 @@ def test_the_config_deals_games_of_its_own_settings(tmp_path: Path) -> None:
     config = config_in(tmp_path)
     rows = load_rows(config) + load_rows(config, "eval")
     assert len({row.game_state["share"] for row in rows}) == 17
-    env = RolloutWorker(config, None).environment()
+    env = make_environment(config)
     assert isinstance(env, SecretNumber) and (env.high, env.max_turns, env.max_errors) == (8, 5, 2)
 
 

@@ -38,7 +38,6 @@ class Faults:
 
     error: float = 0.0  # status 500
     abort: float = 0.0  # finish reason abort, a part of the turn returned
-    length: float = 0.0  # cut at max_new_tokens, for any reply
     garbage: float = 0.0  # an answer that is not a turn
     stubborn: bool = False
 
@@ -125,11 +124,7 @@ class SGLangServer(Server):
         if lot < faults.error + faults.garbage:
             return web.json_response({"detail": "what?"})
         aborted = lot < faults.error + faults.garbage + faults.abort
-        cut = not aborted and lot < faults.error + faults.garbage + faults.abort + faults.length
-
         said = self.speak(ids, rng) if most else []
-        if cut:
-            said = [token for token in said[:-1] or said for _ in range(most)]
         finish: dict[str, Any] = {"type": "stop", "matched": said[-1] if said else None}
         if len(said) > most or not most:
             said, finish = said[:most], {"type": "length", "length": most}

@@ -14,7 +14,3 @@ export    its checkpoints as models
 """
 
 RECORD = "dialogue"  # key of sample.metadata under which a dialogue's record stands
-UNPLAYABLE = {  # flag of slime -> the reason why a dialogue cannot be played with it, and what to do
-    "--partial-rollout": "a dialogue that slime aborts is played again from its first turn; leave it out",
-    "--group-rm": "slime would overwrite the games' rewards with those of a reward model; leave it out",
-}

@@ -13,8 +13,7 @@ from weakref import WeakKeyDictionary
 
 from slime.rollout.sglang_rollout import GenerateState
 
-from slim_rl.backends.slime import UNPLAYABLE
-from slim_rl.config import ROOT_KEY, Config, Limits, parse_config
+from slim_rl.config import ROOT_KEY, Config, Limits, parse_config, read_yaml
 from slim_rl.dialogue.chat import Chat
 from slim_rl.dialogue.worker import RolloutWorker
 from slim_rl.errors import ConfigError
@@ -54,7 +53,7 @@ def config_of(args: Namespace) -> Config:
     content = json.dumps(data, sort_keys=True, default=str)
     if content not in _configs:
         config = parse_config(data, source=getattr(args, "custom_config_path", None) or f"args.{ROOT_KEY}")
-        for flag, reason in UNPLAYABLE.items():
+        for flag, reason in read_yaml(Path(__file__).with_name("refused.yaml"))["dialogue"].items():
             if getattr(args, flag.removeprefix("--").replace("-", "_"), False):
                 raise ConfigError(f"{flag} is refused: {reason}.")
         _configs[content] = config

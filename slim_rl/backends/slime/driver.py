@@ -11,7 +11,7 @@ a policy that has diverged ends the run without a save
 """
 
 import argparse
-import importlib.util
+import importlib
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     script, *flags = sys.argv[1:] if arguments is None else arguments
     sys.argv = [script, *flags]
     sys.path.insert(0, str(Path(script).parent))  # as if Python had been given the script
-    module = _load(Path(script))
+    module = importlib.import_module(Path(script).stem)  # which does not train on import
     with flags_noted() as known:
         args = module.parse_args()
     unknown = unknown_flags(flags, known)
@@ -161,16 +161,6 @@ def unknown_flags(arguments: Sequence[str], known: set[str]) -> list[str]:
         if flag not in known:
             problems.append(f"slime has no flag {flag} and would ignore it{did_you_mean(flag, known)}")
     return problems
-
-
-def _load(script: Path) -> ModuleType:
-    """Imports the script, which does not train on import."""
-    spec = importlib.util.spec_from_file_location("slime_train", script)
-    if spec is None or spec.loader is None:
-        raise FileNotFoundError(script)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _message(error: Exception) -> str:

@@ -14,7 +14,6 @@ from slim_rl import bundled
 from slim_rl.backends import Request
 from slim_rl.backends.checkpoints import last_whole, locate_model
 from slim_rl.backends.ready import check_start, check_training, is_trained
-from slim_rl.backends.slime import UNPLAYABLE
 from slim_rl.backends.slime.flags import Flags, check_written, flags_of, lines, parse_flags, settled
 from slim_rl.backends.slime.job import slime_folder
 from slim_rl.config import ROOT_KEY, Config, parse_config, read_yaml
@@ -28,20 +27,10 @@ from slim_rl.runs import RunFolder
 
 SCRIPT = bundled.ROOT / "scripts" / "run_matching.sh"
 TRACKERS = ("tensorboard", "wandb")  # of slime's
-_REFUSED = {  # flag of slime -> why a run cannot have it, and what to do
-    **UNPLAYABLE,
-    "--num-steps-per-rollout": "--global-batch-size sets the updates per step; give that instead",
-    "--custom-config-path": "slime reads one such file, the run's; write the keys beside slim_rl in the config",
-    "--prompt-data": "the config's games are trained on; set data.train",
-    "--hf-checkpoint": "the policy is MODEL; set that",
-    **dict.fromkeys(("--save", "--load"), "the run's folder is SAVE_DIR; set that"),
-    **dict.fromkeys(("--rollout-temperature", "--rollout-top-p"), "set policy.temperature and policy.top_p"),
-}
 
 
 def start(request: Request) -> None:
     """Runs the script, or prints flags for it. Raises SystemExit with the script's exit code, unless it is 0."""
-    request.no_fresh()
     if request.print_flags:
         for line in print_flags(request):
             print(line)
@@ -115,9 +104,10 @@ def print_flags(request: Request) -> list[str]:
 
 def _check_flags(config: Config, flags: Flags) -> None:
     """Raises ConfigError for a flag that would undo what a run needs."""
-    for flag in flags:
-        if flag in _REFUSED:
-            raise ConfigError(f"{flag} is refused: {_REFUSED[flag]}.")
+    refused = read_yaml(Path(__file__).with_name("refused.yaml"))
+    for flag, reason in (refused["dialogue"] | refused["launch"]).items():
+        if flag in flags:
+            raise ConfigError(f"{flag} is refused: {reason}.")
     check_written(flags, slime_folder())
     if make_training_reward(config).by_turn and "--use-opd" in flags:
         raise ConfigError(

@@ -45,16 +45,14 @@ class SlimePolicy(Policy):
 
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
         """See `dialogue.players.Policy`."""
-        sampled = await self._turn(request(input_ids, self.sampling, max_tokens), key)
-        if sampled.finish != "abort":
-            self.metas[key].append(sampled.meta)
-        return sampled
-
-    async def _turn(self, body: dict[str, Any], key: str) -> Sampled:
+        body = request(input_ids, self.sampling, max_tokens)
         hashes = getattr(self.args, "router_policy", None) == "consistent_hashing"
         headers = {"X-SMG-Routing-Key": self.samples[key].session_id or key} if hashes else None
         if getattr(self.args, "use_rollout_routing_replay", False):
             body["return_routed_experts"] = True
         post = partial(self.context.client.post, self.url, headers=headers)
         patience = self.context.config.slime.engine_retry_seconds
-        return await sample_turn(post, body, read, patience, lambda: self.state.aborted)
+        sampled = await sample_turn(post, body, read, patience, lambda: self.state.aborted)
+        if sampled.finish != "abort":
+            self.metas[key].append(sampled.meta)
+        return sampled

@@ -11,18 +11,6 @@ from slim_rl.errors import ConfigError, SlimError
 from slim_rl.ranks import run_size
 
 
-def micro_batch(config: Config, processes: int) -> int:
-    """Returns the dialogues of one process's forward and backward pass. Raises SlimError if a step's do not divide."""
-    train = config.train
-    micro = min(train.micro_batch, max(1, train.dialogues // processes))
-    if train.dialogues % (micro * processes):
-        raise SlimError(
-            f"train.games_per_step × train.group_size = {train.dialogues} dialogues a step do not divide into micro-batches of "
-            f"{micro} on {processes} process(es); choose a train.micro_batch that divides them."
-        )
-    return micro
-
-
 def grpo_arguments(config: Config, run_dir: Path) -> GRPOConfig:
     """Returns TRL's arguments for `config`; a field that slim_rl sets cannot be in `trl.overrides` too, Python refuses it.
 
@@ -32,7 +20,12 @@ def grpo_arguments(config: Config, run_dir: Path) -> GRPOConfig:
     """
     train = config.train
     processes = run_size()
-    micro = micro_batch(config, processes)
+    micro = min(train.micro_batch, max(1, train.dialogues // processes))
+    if train.dialogues % (micro * processes):
+        raise SlimError(
+            f"train.games_per_step × train.group_size = {train.dialogues} dialogues a step do not divide into micro-batches of "
+            f"{micro} on {processes} process(es); choose a train.micro_batch that divides them."
+        )
     accumulation = train.dialogues // (micro * processes)
     on_gpu = torch.cuda.is_available()
     # Read only by loss types that divide by it; the dialogues themselves obey `limits`.

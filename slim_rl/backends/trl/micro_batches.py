@@ -36,10 +36,6 @@ def by_length(batches: Sequence[dict[str, Any]], together: bool = False) -> list
             rows = torch.cat([batch[name] for batch in batches])
             for batch, indices in zip(sorted_batches, chosen, strict=True):
                 batch[name] = rows[indices]
-        elif isinstance(value, list):
-            listed = [row for batch in batches for row in batch[name]]
-            for batch, indices in zip(sorted_batches, chosen, strict=True):
-                batch[name] = [listed[index] for index in indices.tolist()]
     return sorted_batches
 
 

@@ -31,6 +31,7 @@ from transformers.utils.logging import disable_progress_bar
 from slim_rl import provenance
 from slim_rl.backends import Result, say
 from slim_rl.backends.card import model_card
+from slim_rl.backends.ready import is_trained
 from slim_rl.backends.trl.arguments import grpo_arguments
 from slim_rl.backends.trl.callbacks import HeldOut
 from slim_rl.backends.trl.checkpoints import last_whole_checkpoint, restore
@@ -120,9 +121,8 @@ class Run:
         config, steps = self.config, self.config.train.steps
         checkpoint = last_whole_checkpoint(self.folder.path / "checkpoints", remove_torn=self.rank == 0)
         step = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
-        if checkpoint is not None and self.rank == 0:
-            resumes = f"resumes from step {step} of {steps}" if step < steps else "is trained"
-            say(f"{config.name} {resumes}: {checkpoint} is its last checkpoint (--fresh starts over)")
+        if self.rank == 0:
+            is_trained(config.name, self.folder.path, step, steps)  # which says so
         if checkpoint is not None and step >= steps:
             self.policy.model = restore(self.policy.model, config, checkpoint)
             return

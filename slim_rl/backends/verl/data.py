@@ -21,19 +21,11 @@ def write_data(config: Config, run_dir: Path) -> None:
     """Writes train.parquet and, if the config names held-out games, eval.parquet to the run's data folder."""
     env = make_environment(config)
     for split in games_files(config):
-        write_parquet(prompt_groups(config, split), run_dir / "data" / f"{split}.parquet", env, split)
-
-
-def prompt_groups(config: Config, split: Split) -> list[GameRow]:
-    """Returns the split's rows, each with the prompt of the run's environment.
-
-    In self-play a game is one row, since one session plays both of its seats.
-    """
-    rows = load_rows(config, split)
-    if config.selfplay:
-        rows = list({row.game_id: row for row in reversed(rows)}.values())[::-1]
-    env = make_environment(config)
-    return [GameRow.of(env, row.game_id, row.game_state, row.seat) for row in rows]
+        rows = load_rows(config, split)
+        if config.selfplay:  # a game is one row, since one session plays both of its seats
+            rows = list({row.game_id: row for row in reversed(rows)}.values())[::-1]
+        groups = (GameRow.of(env, row.game_id, row.game_state, row.seat) for row in rows)
+        write_parquet(groups, run_dir / "data" / f"{split}.parquet", env, split)
 
 
 def write_parquet(rows: Iterable[GameRow], path: str | Path, env: BaseEnvironment, split: Split = "train") -> None:

@@ -41,7 +41,6 @@ def start(request: Request) -> None:
         SlimError: this machine lacks something, the config asks for what verl cannot do, verl refuses a key, the partner cannot be made,
             or the training ended with an error.
     """
-    request.no_fresh()
     if not request.dry_run and (lacks := missing()):
         raise ConfigError(lacks)
     config = with_models(request.config, os.environ)

@@ -21,14 +21,10 @@ class ServerPolicy(Policy):
     def __init__(
         self, server: Any, sampling_params: Mapping[str, Any], stop_ids: Sequence[int], identity: Mapping[str, Any]
     ) -> None:
-        self.server, self.stop_ids, self._identity = server, list(stop_ids), dict(identity)
+        self.server, self.stop_ids, self.identity = server, list(stop_ids), dict(identity)  # type: ignore[misc]
         self.params = {**sampling_params, "logprobs": True, "stop_token_ids": self.stop_ids}
         self.seconds, self.preempted = 0.0, -1
         self.versions: list[int] = []
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        return self._identity
 
     async def sample(self, input_ids: list[int], max_tokens: int, key: str) -> Sampled:
         output = await self._generate(input_ids, {**self.params, "max_tokens": max_tokens}, key)

@@ -41,9 +41,7 @@ def score_answer(env: BaseEnvironment, state: Any, answer: str) -> tuple[float, 
 class GameRewardManager(RewardManagerBase):
     """verl's reward manager of the run's environment; verl puts the score on the answer's last token.
 
-    Attributes:
-        scored: answers scored so far in this process.
-        unparsable: those of them that the environment could not read.
+    `unparsable` is 1 for an answer that the environment cannot read; verl averages it over a step.
     """
 
     def __init__(self, config: Any, tokenizer: Any, compute_score: Any = None, **_: Any) -> None:
@@ -55,7 +53,6 @@ class GameRewardManager(RewardManagerBase):
             )
         self.game = load_config(path)
         self.chat = _chat(tokenizer, self.game.policy.thinking)
-        self.scored = self.unparsable = 0
 
     async def run_single(self, data: Any) -> dict[str, Any]:
         """Scores the last of `data`'s rows (verl asks for one answer at a time)."""
@@ -70,15 +67,7 @@ class GameRewardManager(RewardManagerBase):
         answer, _ = self.chat.decode(response[:length].tolist())
         state = read_game_state(item.non_tensor_batch["extra_info"])
         reward, error = score_answer(make_environment(self.game), state, answer)
-        self.scored += 1
-        self.unparsable += error is not None
-        return {
-            "reward_score": reward,
-            "reward_extra_info": {
-                "unparsable": float(error is not None),
-                "unparsable_share": self.unparsable / self.scored,
-            },
-        }
+        return {"reward_score": reward, "reward_extra_info": {"unparsable": float(error is not None)}}
 
 
 matching = GameRewardManager  # the name that source=importlib looks for
