@@ -207,6 +207,16 @@ def clustered_mean(y: ArrayLike, cluster: ArrayLike, within: Range = ANY) -> Est
     return Estimate(row["mean"], row.low, row.high, int(row.n), int(row.clusters), note=note)
 
 
+def mean_of_games(rewards: ArrayLike) -> Estimate:
+    """Returns the mean of one reward per game, with its t interval, within [0, 1] if the rewards are."""
+    values = np.asarray(rewards, dtype=float)
+    mean = clustered_mean(values, np.arange(len(values)))
+    if np.nanmin(values, initial=0.0) < 0 or np.nanmax(values, initial=1.0) > 1:
+        return mean
+    low, high = np.clip([mean.low, mean.high], 0.0, 1.0).tolist()
+    return replace(mean, low=low, high=high)
+
+
 def clustered_means(y: ArrayLike, cluster: ArrayLike, group: ArrayLike, within: Range = ANY) -> pd.DataFrame:
     """Returns `clustered_mean` per group, as a frame indexed by group: mean, low, high, n, clusters.
 

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from slim_rl.analysis.dialogues import Game, notes
 from slim_rl.analysis.figures import Plot, style, to_bytes
-from slim_rl.analysis.tables import Table, as_csv, markdown_cell
+from slim_rl.analysis.tables import Table, markdown_cell
 from slim_rl.files import write_atomically
 from slim_rl.formats import words
 
@@ -53,21 +54,6 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """Drawn figure, as SVG in the page and as <name>.png next to it."""
-
-    name: str
-    svg: str
-    caption: str
-    wide: bool
-
-    @property
-    def address(self) -> str:
-        """The figure as a data URL."""
-        return "data:image/svg+xml;base64," + base64.b64encode(self.svg.encode()).decode()
-
-
-@dataclass(frozen=True, slots=True)
 class Page:
     """Content of a page, from top to bottom.
 
@@ -75,7 +61,7 @@ class Page:
         lead, about: line below the title; subject of the sentences.
         sentences: the answer.
         sections: tables and figures.
-        pictures: drawn figures by name.
+        pictures: each drawn figure by name, as the data URL of its SVG.
         text: hand-written part, as Markdown.
         games: dialogues to read; `sample` describes them.
         method, origin: how the numbers were computed; logs and command that the page was made from, as Markdown.
@@ -86,7 +72,7 @@ class Page:
     title: str
     sentences: Sequence[str]
     sections: Sequence[Section]
-    pictures: Mapping[str, Picture]
+    pictures: Mapping[str, str]
     origin: str
     method: str
     colours: Mapping[str, str]
@@ -113,13 +99,17 @@ class Page:
         """Writes each table, folded ones included, as table-N.csv, in the page's order."""
         tables = [table for section in self.sections for table in section.tables if table.rows]
         for number, table in enumerate(tables, 1):
-            write_atomically(folder / f"table-{number}.csv", as_csv(table))
+            cells = pd.DataFrame(table.rows, columns=list(table.heads))
+            write_atomically(folder / f"table-{number}.csv", cells.to_csv(index=False))
 
 
 def write_figures(
     folder: Path, sections: Sequence[Section], *numbers: Any, forms: Sequence[str] = ("png", "svg")
-) -> dict[str, Picture]:
-    """Draws every figure and writes it to the folder; removes files of an earlier page that are not written now."""
+) -> dict[str, str]:
+    """Draws every figure, writes it to the folder, and returns the drawn ones as data URLs of their SVG.
+
+    Files of an earlier page that are not written now are removed.
+    """
     pictures = {}
     plots = {name: plot for section in sections for name, plot in section.plots.items()}
     with style():
@@ -131,7 +121,7 @@ def write_figures(
             svg = to_bytes(figure, "svg")
             for form in forms:
                 write_atomically(folder / f"{name}.{form}", svg if form == "svg" else to_bytes(figure, form))
-            pictures[name] = Picture(name, svg.decode(), plot.caption, plot.wide)
+            pictures[name] = "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
     return pictures
 
 

@@ -12,7 +12,7 @@ from slim_rl.analysis.dialogues import Game
 from slim_rl.analysis.figures import PLOTS, colours
 from slim_rl.analysis.held_out import comparable
 from slim_rl.analysis.load import Log, frame_of
-from slim_rl.analysis.page import Page, Picture, Section
+from slim_rl.analysis.page import Page, Section
 from slim_rl.analysis.summary import reference_lines, summarise
 from slim_rl.analysis.tables import TEXTS, Row, Table, value
 from slim_rl.analysis.verdict import by_how_much, on_pair
@@ -64,7 +64,7 @@ def sections(results: Results, added: Sequence[Section] = ()) -> list[Section]:
 
 
 def page(
-    results: Results, parts: Sequence[Section], pictures: Mapping[str, Picture], games: Sequence[Game], seconds: int = 0
+    results: Results, parts: Sequence[Section], pictures: Mapping[str, str], games: Sequence[Game], seconds: int = 0
 ) -> Page:
     """Returns the page from the results, its sections and figures, and the dialogues to read."""
     counts = results["counts"]

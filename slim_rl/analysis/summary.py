@@ -308,7 +308,5 @@ def _transposed(points: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _mean_of_games(rewards: np.ndarray) -> dict[str, Any]:
-    """Returns the mean of one reward per game, with its t interval cut at 0 and 1."""
-    mean = st.clustered_mean(rewards, np.arange(len(rewards)))
-    low, high = np.clip([mean.low, mean.high], 0.0, 1.0).tolist()
-    return {"value": mean.value, "low": low, "high": high, "n": mean.n}
+    mean = st.mean_of_games(rewards)
+    return {name: getattr(mean, name) for name in ("value", "low", "high", "n")}

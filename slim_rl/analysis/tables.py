@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table as ScreenTable
@@ -45,10 +44,6 @@ def value(part: Mapping[str, Any], share: bool = False, signed: bool = False) ->
         return NOT_MEASURED
     span = interval(part["low"], part["high"], share, signed)
     return plain(part["value"], share, signed) + (f" ({span})" if span != DASH else "")
-
-
-def as_csv(table: Table) -> str:
-    return pd.DataFrame(table.rows, columns=list(table.heads)).to_csv(index=False)
 
 
 def markdown_cell(cell: str) -> str:

@@ -30,10 +30,6 @@ from slim_rl.lab.frontier import Floats, Frontier
 from slim_rl.lab.measures import LOSSES
 
 HEADING = "Gap to the ideal asker"
-CAPTION = (
-    "Net reward of the ideal asker minus that of the policy, as a share of the best score. The parts sum to the gap: number of questions "
-    "(count), games in which it asks them (stopping), choice of questions, and final plan."
-)
 
 
 def losses(

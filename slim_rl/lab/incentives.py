@@ -13,7 +13,7 @@ simulated askers of its `frontier`.
 import asyncio
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from slim_rl.errors import ConfigError, SlimError
 from slim_rl.formats import DASH, interval, known, plain
 from slim_rl.lab.frontier import Frontier
 from slim_rl.measured import ScriptedPlayer, measured
-from slim_rl.statistics import Estimate, clustered_mean
+from slim_rl.statistics import Estimate, clustered_mean, mean_of_games
 
 QUESTIONS = (1, 2, 4, 6, 8)
 GAMES = 500
@@ -229,7 +229,7 @@ def _lines(
         yield PlayerResult(
             *(player.name, player.questions, player.curve, player.against),
             failed=len(dialogues) - len(completed),
-            reward=_mean_reward(rewards[player.name]),
+            reward=mean_of_games(rewards[player.name]),
             agreed=float(np.mean(agreed or [math.nan])),
             gain=gain,
             learned=_learned(completed) if everyone else None,
@@ -238,15 +238,6 @@ def _lines(
 
 def _mean(values: Floats) -> Estimate:
     return clustered_mean(values, np.arange(len(values)))
-
-
-def _mean_reward(values: Floats) -> Estimate:
-    """Returns the mean, its interval cut to [0, 1] if all rewards lie in it."""
-    mean, known = _mean(values), values[np.isfinite(values)]
-    if not len(known) or known.min() < 0 or known.max() > 1:
-        return mean
-    low, high = np.clip([mean.low, mean.high], 0.0, 1.0).tolist()
-    return replace(mean, low=low, high=high)
 
 
 def _learned(dialogues: Sequence[Dialogue]) -> float:
@@ -272,5 +263,5 @@ def _simulated(game: type[BaseEnvironment], rows: Sequence[GameRow], most: int) 
             if k or not lines:
                 name = f"{k} {strategy} question{'' if k == 1 else 's'}" if k else "no question"
                 gain = _mean(table[:, k] - table[:, k - 1]) if k else None
-                lines.append(PlayerResult(name, k, strategy, "", 0, _mean_reward(table[:, k]), math.nan, gain))
+                lines.append(PlayerResult(name, k, strategy, "", 0, mean_of_games(table[:, k]), math.nan, gain))
     return tuple(lines)

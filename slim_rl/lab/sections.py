@@ -14,7 +14,7 @@ from slim_rl.analysis.report import held_out as table_of
 from slim_rl.analysis.report import register
 from slim_rl.lab.askers import Askers
 from slim_rl.lab.experiment import TEXTS, baseline
-from slim_rl.lab.gap import CAPTION, HEADING, LOSSES, with_gap
+from slim_rl.lab.gap import HEADING, LOSSES, with_gap
 
 
 @register
@@ -30,7 +30,7 @@ def asking_gap(log: Log, price: float) -> Section:
 
 def gap_section(rows: Sequence[Mapping[str, Any]], condition: str) -> Section:
     """Returns the gap and its parts from rows of `held_out.by_arm`; `condition`: heading of their conditions."""
-    return Section(HEADING, {"gap": rows}, [table_of(rows, CAPTION, condition)], folded=True)
+    return Section(HEADING, {"gap": rows}, [table_of(rows, TEXTS["gap"], condition)], folded=True)
 
 
 @register

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import orjson
@@ -16,7 +16,6 @@ from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.measures import batch_metrics
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.environment import BaseEnvironment
-from slim_rl.lab.frontier import Frontier
 from slim_rl.measured import Instrument
 
 pytestmark = pytest.mark.usefixtures("unprinted")
@@ -41,31 +40,6 @@ class Part(Instrument):
                 turn.questions, turn.seeking = ["colour"], True
 
 
-class Colours(Silent):
-    """A game that offers all of it, in its own way."""
-
-    instrument = f"{__name__}.Whole"
-
-
-class Whole(Part):
-    def annotate(self, dialogue: Dialogue) -> None:
-        super().annotate(dialogue)
-        for turn in dialogue.turns:
-            turn.questions, turn.seeking = turn.questions or [], bool(turn.seeking)
-            turn.pairs, turn.stated = [(0,)] * turn.seeking, []
-            turn.informative = list(turn.pairs)
-
-    def references(self, games: list[tuple[Any, int]]) -> dict[str, Any]:
-        return {"guess": {"about": "a guess", "rewards": [1 / state["colours"] for state, _ in games], "drawn": True}}
-
-    def frontier(self, games: list[tuple[Any, int]], most: int, seed: int = 0) -> dict[str, Frontier]:
-        rewards = np.tile(np.arange(most + 1) / most, (len(games), 1))
-        return {"wise": Frontier(rewards, np.diff(rewards, axis=1, append=1.0))}
-
-    def viewer_board(self, game_state: Any, seat: int) -> dict[str, Any]:
-        return {"text": f"seat {seat} of {game_state['colours']} colours"}
-
-
 def write(folder: Path, environment: str, steps: Iterable[tuple[str, int, str, float]]) -> Path:
     """Twelve games at each step: (phase, step, what the policy says, reward)."""
     lines = []
@@ -86,18 +60,6 @@ def write(folder: Path, environment: str, steps: Iterable[tuple[str, int, str, f
 def trained(folder: Path, environment: str, after: str) -> Path:
     """Held-out games before and after training in which the policy says "go" and then `after`; the reward rises."""
     return write(folder, environment, [("eval", 0, "go", 0.2), ("train", 1, "go", 0.5), ("eval", 2, after, 0.8)])
-
-
-def test_a_game_of_its_own_is_reported(tmp_path: Path) -> None:
-    write(tmp_path, f"{__name__}.Colours", [("train", step, "red?", 0.5) for step in (0, 1)])
-    summary = analyze([tmp_path], tmp_path / "plots")
-    assert summary.results["references"]["guess"]["reward"]["value"] == 0.25
-    assert summary.results["frontier"]["wise"]["mean"][-1] == 1.0
-    assert summary.results["kinds"]["p"]["shares"]["colour"] == [1.0] * 2
-    assert {"frontier", "question_kinds"} <= summary.figures.keys()
-    log = load([tmp_path / "a.jsonl"])
-    assert log.kinds == {"colour": "colour"} and log.frame["informative_pairs"].sum() == 24
-    assert [game.board for game in collect(log, 1)] == [{"text": "seat 0 of 4 colours"}]
 
 
 @pytest.mark.parametrize("environment", [f"{__name__}.Silent", "nowhere.Game"])
