@@ -1,7 +1,7 @@
 """slim_rl: does a language model learn to ask questions when reinforcement learning makes asking worth it?
 
 Importing this package imports nothing else. Each name in `__init__.pyi` is imported from its module at first use, and only `train`
-and `engine` need torch, when they are called.
+needs torch, when it is called.
 """
 
 import re

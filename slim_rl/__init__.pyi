@@ -29,7 +29,6 @@ from slim_rl.measured import Instrument as Instrument
 from slim_rl.measured import Lesson as Lesson
 from slim_rl.measured import ScriptedPlayer as ScriptedPlayer
 from slim_rl.measured import rank as rank
-from slim_rl.policies.engines import engine as engine
 from slim_rl.seeds import seed_of as seed_of
 from slim_rl.session import Games as Games
 

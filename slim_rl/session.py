@@ -5,8 +5,6 @@ Invariants:
     reward, stop reason and log line are those of training.
 """
 
-from __future__ import annotations
-
 import asyncio
 import weakref
 from collections import Counter
@@ -98,7 +96,7 @@ class Games:
         config = self.config if seed is None else self.config.changed(data={"seed": seed})
         return list(deal(config, split, number))
 
-    def session(self) -> Session:
+    def session(self) -> "Session":
         """Returns a new session, which plays one game at a time."""
         return Session(self)
 

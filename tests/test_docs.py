@@ -92,9 +92,7 @@ def test_program_that_trains_runs(tmp_path: Path, monkeypatch: Any, capsys: Any)
     _, code, *_ = blocks("reference/python-api")
     assert "train=small" in code
     exec(code.replace("train=small", 'train=small | {"processes": 1}'), {"__name__": "__main__"})
-    *_, replies, last = capsys.readouterr().out.splitlines()
-    assert len(ast.literal_eval(replies)) == 2 and len(ast.literal_eval(last)) == 1
-    assert (tmp_path / "runs" / "small" / "model" / "config.json").exists()
+    assert (tmp_path / capsys.readouterr().out.splitlines()[-1] / "config.json").exists()
 
 
 @pytest.mark.parametrize(("questions", "new"), [(4, 3), (1, None), (0, 0)])

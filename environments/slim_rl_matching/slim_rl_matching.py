@@ -8,8 +8,6 @@ trace; a model of verifiers', whose trace is not trained on; or in self-play the
 A game that failed fails its episode, which verifiers may retry, and leaves no reward.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -142,7 +140,7 @@ class VerifiersEnv(vf.Env[VerifiersEnvConfig]):
                 games.keep(dialogue)
                 _record(dialogue, talks[dialogue.seat])
 
-    def _partner(self, talk: _Conversation) -> Partner:
+    def _partner(self, talk: "_Conversation") -> Partner:
         """The game's chat partner, who asks an agent of verifiers' in place of an endpoint."""
         config = against(self.taskset.games.config, "openai")
         made: type[OpenAIPartner] = config.opposite.cls
@@ -150,7 +148,7 @@ class VerifiersEnv(vf.Env[VerifiersEnvConfig]):
         return made(config.partner.openai, endpoint, **config.partner.args)
 
 
-def _record(dialogue: Dialogue, talk: _Conversation) -> None:
+def _record(dialogue: Dialogue, talk: "_Conversation") -> None:
     """Writes what a seat earned onto its trace. Raises EnvError if the game failed, and not by a fault that the trace already tells."""
     trace = talk.trace
     if trace is not None:

@@ -7,8 +7,6 @@
 Everything follows from the game state and the texts given to `step`. A refused action leaves the turn with its author.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -83,7 +81,7 @@ class Suspects:
     secret: str | None
 
     @classmethod
-    def of(cls, state: Mapping[str, Any]) -> Suspects:
+    def of(cls, state: Mapping[str, Any]) -> "Suspects":
         """Returns what a game state says, before any question."""
         traits = dict(state["characters"])
         return cls(traits, list(traits), state["max_questions"], state["secret"])

@@ -4,8 +4,6 @@ The person types actions as the policy would write them. In a game with tags, a 
 ends a proposal of several lines. The person's board is shown again when it changes. Ctrl-C ends the command at once.
 """
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from collections.abc import Callable
@@ -42,7 +40,7 @@ def command(
 class ShownWorker(RolloutWorker):
     """Worker that plays in the environment shown on the screen."""
 
-    def __init__(self, config: Config, env: BaseEnvironment, person: Person) -> None:
+    def __init__(self, config: Config, env: BaseEnvironment, person: "Person") -> None:
         super().__init__(config, None, person)
         self.env = env
 

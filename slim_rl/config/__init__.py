@@ -4,8 +4,6 @@ A file holds one top-level key, ``slim_rl``, so that the same file can be given 
 ``args.slim_rl`` of it). Every key has a default; an unknown key is an error. Paths are relative to the working directory.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -166,7 +164,7 @@ class Config(Section):
         return value
 
     @model_validator(mode="after")
-    def _names_what_there_is(self) -> Config:
+    def _names_what_there_is(self) -> "Config":
         game = environment_class(self.environment)
         if not self.partner.mixture:
             _check_kind(game, self.partner.kind, "partner.kind", SELF)
@@ -180,7 +178,7 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
-    def _compares(self) -> Config:
+    def _compares(self) -> "Config":
         alone = self.train.backend == "verl" and self.verl.adv_estimator in WITHOUT_GROUPS
         if self.train.group_size < 2 and not alone:
             raise ValueError(
@@ -202,7 +200,7 @@ class Config(Section):
         return Opposite(kind, path, self.partner.openai.cassette_mode == "replay")
 
     @property
-    def members(self) -> dict[str, Config]:
+    def members(self) -> "dict[str, Config]":
         """This config with each of its partners alone, by the name that logs have: one, or those of `partner.mixture`."""
         mixture = self.partner.mixture
         return self._alone(mixture, "partner.mixture") if mixture else {self.opposite.name: self}
@@ -214,7 +212,7 @@ class Config(Section):
         whole = sum(weights.values())
         return {name: weight / whole for name, weight in weights.items()} or {self.opposite.name: 1.0}
 
-    def _alone(self, mixture: Mapping[str, Member], key: str) -> dict[str, Config]:
+    def _alone(self, mixture: Mapping[str, Member], key: str) -> "dict[str, Config]":
         """Returns this config with each member of a mixture alone. Raises ConfigError; `key`: that of the mixture."""
         base = self.partner.model_dump(exclude={"mixture"})
         changes = {

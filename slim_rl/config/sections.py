@@ -2,8 +2,6 @@
 them (`tools/reference_pages`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -126,7 +124,7 @@ class Limits(Section):
     """time of one turn of any player; a dialogue with a longer one has failed: no reward, no training on it
     (partner.openai.turn_seconds limits an endpoint's)"""
 
-    def within(self, **bounds: int | None) -> Limits:
+    def within(self, **bounds: int | None) -> "Limits":
         """Returns these limits, each of them at most a trainer's own bound; None: no bound."""
         limits = {name: getattr(self, name) for name in bounds}
         return self.changed(
@@ -396,7 +394,7 @@ class TrainConfig(Section):
         return min(rise, self.steps - max(fall, 1)), fall
 
     @model_validator(mode="after")
-    def _wsd_decays(self) -> TrainConfig:
+    def _wsd_decays(self) -> "TrainConfig":
         if (self.lr_schedule == "wsd") != (self.lr_decay_steps > 0):
             raise ValueError(
                 f"lr_schedule is {self.lr_schedule} and lr_decay_steps {self.lr_decay_steps}: wsd needs steps to decay in, and no other "
@@ -449,7 +447,7 @@ class WarmstartConfig(Section):
     """number of demonstrations that a new tokenizer is trained on"""
 
     @model_validator(mode="after")
-    def _some_share_is_positive(self) -> WarmstartConfig:
+    def _some_share_is_positive(self) -> "WarmstartConfig":
         if not sum(self.messages) > 0:
             raise ValueError("messages are shares that are all 0: raise one of them")
         return self

@@ -3,8 +3,6 @@
 A dialogue that the trainer aborted does not count.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -33,7 +31,7 @@ class Failures:
         self._causes = Counter(f"{reason}: {failure}"[:300] for failure, reason in failed)
 
     @classmethod
-    def of_all(cls, parts: Iterable[Failures]) -> Failures:
+    def of_all(cls, parts: "Iterable[Failures]") -> "Failures":
         """Returns the sum of the counts of several processes."""
         whole = cls()
         for part in parts:

@@ -9,8 +9,6 @@ Invariants:
     Each generated row names the settings that it was generated from (`spec`); a file of other settings is refused.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import warnings
@@ -61,7 +59,7 @@ class GameRow:
     @classmethod
     def of(
         cls, env: BaseEnvironment, game_id: str, game_state: Any, seat: int = 0, spec: dict[str, Any] | None = None
-    ) -> GameRow:
+    ) -> "GameRow":
         """Returns the row of a game, to which `env` is reset."""
         reset_to(env, game_state)
         return cls(game_id, seat, as_dict(game_state), env.prompt(seat), env.solution(), spec)
@@ -79,7 +77,7 @@ class GameRow:
         return row if self.spec is None else {**row, "spec": self.spec}
 
     @classmethod
-    def from_dict(cls, row: Any, seat: int = 0) -> GameRow:
+    def from_dict(cls, row: Any, seat: int = 0) -> "GameRow":
         """Reads the form of `to_dict`, or a game state alone, with or without `game_id` and `seat`, without a prompt.
 
         Raises DataError if something is missing or malformed.

@@ -10,8 +10,6 @@ The types below are also the form of a log line: `Dialogue.from_dict` checks eac
 not named here may hold anything; old lines lack some.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from functools import cache
@@ -109,7 +107,7 @@ class Usage:
     estimated: int = 0
     asides: int = 0
 
-    def __add__(self, other: Usage) -> Usage:
+    def __add__(self, other: "Usage") -> "Usage":
         """Returns the sum of both, with the later model's name."""
         sums = {name: value + getattr(other, name) for name, value in asdict(self).items() if name != "model"}
         return Usage(**sums, model=other.model or self.model)
@@ -270,7 +268,7 @@ class Dialogue:
         return data
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any]) -> Dialogue:
+    def from_dict(cls, data: dict[str, Any]) -> "Dialogue":
         """Reads a dict of `to_dict`, of format 3 too; ignores unknown keys. A line without an annotation is not annotated.
 
         Raises ValueError with a sentence that names the key and its value if the dict has another form.

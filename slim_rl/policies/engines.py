@@ -1,34 +1,23 @@
-"""Engines that sample a model, by name: of an evaluation (`ready_policy`), and of a program's own prompts (`engine`).
+"""Engines that sample a model, by name.
 
     transformers   the checkpoint is loaded into this process
     sglang, vllm   a running server samples its tokens
 
-    with engine("transformers", "Qwen/Qwen3-0.6B") as model:
-        model.generate(["What is 2 + 2?"])
-
 With a server, sampling is not seeded: the rest of the batch decides the last bit of a logit, so that no seed would repeat a dialogue.
 """
 
-from __future__ import annotations
-
-import asyncio
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import httpx
 
-from slim_rl.config import Config, parse_config
-from slim_rl.dialogue.chat import Chat, Messages
-from slim_rl.dialogue.players import Player, Policy, PolicyFailure
+from slim_rl.config import Config
+from slim_rl.dialogue.chat import Chat
+from slim_rl.dialogue.players import Player
 from slim_rl.errors import ConfigError, SlimError, SlimWarning
-from slim_rl.event_loops import wait
 from slim_rl.policies import load_tokenizer
 from slim_rl.policies.served import SGLangPolicy, VLLMPolicy
-from slim_rl.seeds import seed_of
 
 # engine -> command that starts its server
 STARTS = {
@@ -120,71 +109,3 @@ def ready_policy(config: Config, engine: str, address: str | None) -> ReadyPolic
     sampling = {"temperature": settings.temperature, "top_p": settings.top_p}
     policy = made(server.url, server.model or settings.model, stop_ids=chat.stop_ids, **sampling)
     return ReadyPolicy(policy, chat, server.context)
-
-
-# --- a program's own prompts
-
-
-@contextmanager
-def engine(
-    name: str = "transformers",
-    model: str = "data/warmstart",
-    *,
-    server: str | None = None,
-    max_tokens: int = 512,
-    seed: int = 0,
-    **policy: Any,
-) -> Iterator[Engine]:
-    """Opens a model for the length of the block.
-
-    Args:
-        name: transformers (in this process), sglang or vllm (a running server).
-        model: folder or hub name.
-        server: address of the server; None for transformers.
-        max_tokens: largest number of tokens per reply.
-        seed: seed of sampling in this process; a server samples without one.
-        policy: keys of the config's section `policy`, such as temperature.
-
-    Raises:
-        SlimError: the engine is unknown, the model cannot be loaded, or no server answers.
-    """
-    config = parse_config({"policy": {**policy, "model": model}})
-    yield Engine(ready_policy(config, name, server), max_tokens, seed)
-
-
-class Engine:
-    """Open model (see `engine`)."""
-
-    def __init__(self, ready: ReadyPolicy, max_tokens: int, seed: int) -> None:
-        assert ready.chat is not None
-        self.chat, self._most = ready.chat, max_tokens
-        self._policy: Policy = ready.policy  # type: ignore[assignment]  # with a chat it has tokens
-        self._calls = 0
-        ready.policy.reseed(seed_of(seed, "engine"))
-
-    def generate(self, prompts: Sequence[str | Messages]) -> list[str]:
-        """Returns the model's reply to each prompt, without its thoughts.
-
-        Args:
-            prompts: texts of a user, or messages of a conversation (dicts with role and content).
-
-        Raises:
-            SlimError: the engine returned no tokens for one of them.
-        """
-        self._calls += 1
-        free = asyncio.Semaphore(SERVED_AT_ONCE)
-
-        async def reply(number: int, prompt: str | Messages) -> str:
-            messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-            async with free:
-                ids = self.chat.prompt_ids(messages)
-                sampled = await self._policy.sample(ids, self._most, f"{self._calls}/{number}")
-            return self.chat.decode(sampled.ids)[0]
-
-        async def replies() -> list[str]:
-            return await asyncio.gather(*(reply(number, prompt) for number, prompt in enumerate(prompts)))
-
-        try:
-            return wait(replies())
-        except PolicyFailure as error:
-            raise SlimError(f"The engine returned no reply: {error}.") from error

@@ -5,8 +5,6 @@ in the job's runtime environment. Every call is written to `calls`. slime's tree
 parser that ignores what it does not know, and entry points that say what they were given.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -148,7 +146,7 @@ class Cluster:
     environment: dict[str, str]
 
     @classmethod
-    def build(cls, folder: Path, gpus: bool = True) -> Cluster:
+    def build(cls, folder: Path, gpus: bool = True) -> "Cluster":
         commands = folder / "bin"
         commands.mkdir(parents=True)
         for name, text in {"ray": _RAY, "python3": _PYTHON, **({"nvidia-smi": _GPUS} if gpus else {})}.items():

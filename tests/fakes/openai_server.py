@@ -7,8 +7,6 @@ next requests meet is a script of `Step`s; after it, all are answered.
         ... server.url ...
 """
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import json

@@ -5,8 +5,6 @@ that counts `cached_tokens`, abort of everything in flight, weight updates that 
 sets and routed experts. Faults are drawn per request from its own input, so that they do not depend on the order of arrival.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import random

@@ -2,8 +2,6 @@
 beside the tests.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -45,7 +43,7 @@ class Run:
         path = f"{ROOT}:{ROOT / 'tools'}"
         return os.environ | {"PYTHONPATH": path, "OPENAI_API_KEY": "none", "SLIM_RL_TEST": self.mark}
 
-    def start(self, log: Path, *overrides: str, own: Sequence[str] = (), **variables: str) -> Started:
+    def start(self, log: Path, *overrides: str, own: Sequence[str] = (), **variables: str) -> "Started":
         """Starts the run with slime's flags `own` and settings of the launch script."""
         changes = ["name=run", "policy.top_p=1", f"data.train={self.folder.parent}/games.jsonl", "data.num_train=200"]
         changes += ["data.eval=null", f"train.steps={STEPS}", "train.games_per_step=4"]

@@ -4,8 +4,6 @@ Megatron asks for tensors on "cuda" by name, moves them there by `.cuda()`, seed
 and events. On a CPU tensors stay where they are, its one generator stands for the GPU's, and all work is in order already.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import types
@@ -38,7 +36,7 @@ class Event:
     def query(self) -> bool:
         return True
 
-    def elapsed_time(self, other: Event) -> float:
+    def elapsed_time(self, other: "Event") -> float:
         return 0.0
 
 
@@ -61,7 +59,7 @@ class Stream:
     def query(self) -> bool:
         return True
 
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> "Stream":
         return self
 
     def __exit__(self, *args: Any) -> None: ...

@@ -3,8 +3,6 @@
 A name is never guessed: what could mean two people or papers names neither, and only a slip of one letter is forgiven.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -93,7 +91,7 @@ class Roster:
 
     @classmethod
     @cache
-    def default(cls, n: int = 8) -> Roster:
+    def default(cls, n: int = 8) -> "Roster":
         """Returns DialOp's first n reviewers and papers; for a larger n all eight."""
         return cls(REVIEWERS[:n], PAPERS[:n])
 

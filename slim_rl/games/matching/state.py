@@ -4,8 +4,6 @@ What a player sees follows from the state alone: `GameState.displayed(seat)`. Th
 unchanged.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json
@@ -73,7 +71,7 @@ class MatchingSettings(Section):
     original masks"""
 
     @model_validator(mode="after")
-    def _names_enough(self) -> MatchingSettings:
+    def _names_enough(self) -> "MatchingSettings":
         if any(size < 2 for size in self.sizes):
             raise ValueError(f"game.sizes is {list(self.sizes)}: every board has 2 reviewers or more")
         where, most = ("game.sizes", self.largest) if self.sizes else ("game.n", self.n)
@@ -107,7 +105,7 @@ class PlayerSettings(Section):
     never: before none, for a game that shows it the best plan"""
 
     @model_validator(mode="after")
-    def _some_kind_is_said(self) -> PlayerSettings:
+    def _some_kind_is_said(self) -> "PlayerSettings":
         if not sum(self.kinds.values()) > 0:
             raise ValueError("warmstart.player.kinds are shares that are all 0: raise one of them")
         return self
@@ -198,7 +196,7 @@ class GameState:
         return state
 
     @classmethod
-    def from_dict(cls, state: Mapping[str, Any]) -> GameState:
+    def from_dict(cls, state: Mapping[str, Any]) -> "GameState":
         """Reads `to_dict`'s form, or a recorded DialOp game (keys it does not know are ignored).
 
         A table and two masks are enough: scales are 1 then, and a cell that neither seat sees holds 50 unless best_assignment_reward

@@ -3,8 +3,6 @@
 The analysis reads both files, so that p values are corrected for the preregistered family: a contrast without data still counts.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -56,7 +54,7 @@ class Contrast(Section):
     role: Literal["primary", "secondary"] = Field("secondary", description="primary: in the family corrected by Holm")
 
     @model_validator(mode="after")
-    def _is_one_thing(self) -> Contrast:
+    def _is_one_thing(self) -> "Contrast":
         if (self.a is None) == (not self.doses) or (self.b is not None and self.a is None):
             raise ValueError(f"'{self.name}' needs either a (and b), or doses")
         if self.doses and len({dose for dose, _ in self.doses}) < 3:
@@ -85,7 +83,7 @@ class Contrasts(Section):
     )
 
     @model_validator(mode="after")
-    def _names_differ(self) -> Contrasts:
+    def _names_differ(self) -> "Contrasts":
         names = [contrast.name for contrast in self.contrasts]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"two contrasts are called '{twice[0]}'")

@@ -5,8 +5,6 @@ Invariants:
     Every interval is over seeds and games (`statistics.contrast`), or over seeds if a run has one number.
 """
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Sequence
@@ -68,7 +66,7 @@ class Plays:
                 files.write_atomically(folder / name, frame.to_parquet(index=False, compression="zstd"))
 
     @classmethod
-    def read(cls, folder: Path, treatment: str = TREATMENT) -> Plays:
+    def read(cls, folder: Path, treatment: str = TREATMENT) -> "Plays":
         """Reads what `write` wrote. Raises DataError if that fails."""
         try:
             held_out = _values(folder / HELD_OUT_VALUES, KEYS)
