@@ -45,12 +45,7 @@ def sections(results: Results, added: Sequence[Section] = ()) -> list[Section]:
 
     return [
         Section("", {}, _first_tables(results)),
-        Section(
-            "",
-            {},
-            [_training(results), *(partners if slipped else ())],
-            plots("training", "training_by_partner"),
-        ),
+        Section("", {}, [_training(results), *(partners if slipped else ())], plots("training", "training_by_partner")),
         Section(
             "Questions and reward within games", {}, [_correlations(results)], plots("reward_by_questions", "frontier")
         ),

@@ -18,7 +18,7 @@ from slim_rl import bundled
 from slim_rl.config.clusters import WITHOUT_GROUPS, SlimeConfig, TrlConfig, VerlConfig
 from slim_rl.config.endpoint import LEAST_CONCURRENCY, MOST_CONCURRENCY, ChatPolicyConfig, OpenAIConfig, Price
 from slim_rl.config.reading import checked, load_section, overridden, read_yaml
-from slim_rl.config.section import ACTOR, ASIDE, ROLLOUT, Key, Section, fields_of
+from slim_rl.config.section import ACTOR, ASIDE, NAMES, ROLLOUT, Key, Section, fields_of
 from slim_rl.config.sections import (
     DataConfig,
     Limits,
@@ -36,27 +36,11 @@ from slim_rl.formats import without_passwords
 
 ROOT_KEY = "slim_rl"
 CHAT_PARTNER = "slim_rl.partners.openai_chat.OpenAIPartner"  # kind openai of a game without its own
-TRAINING_REWARDS = {  # short names of `train.reward`
-    "game": "slim_rl.dialogue.training_reward.TrainingReward",
-    "price": "slim_rl.lab.training_rewards.Priced",
-    "agreed": "slim_rl.lab.training_rewards.Agreed",
-    "shuffled": "slim_rl.lab.training_rewards.Shuffled",
-    "turn_credit": "slim_rl.lab.credit.TurnCredit",
-    "expected_credit": "slim_rl.lab.credit.ExpectedCredit",
-}
+TRAINING_REWARDS = NAMES["training_rewards"]  # by their short names in `train.reward`
 SELF = "self"  # partner.kind of self-play
 NOBODY = "none"  # who sits opposite the policy in a game for one
 MIXTURE = "mixture"  # several partners, of which each game has one
 _HOW_TO_NAME_IT = f"give the path of a YAML file, a run's folder, or one of these names: {', '.join(bundled.names())}"
-
-
-_ARMS: dict[str, dict[str, Any]] = {
-    "shy": {"partner.kind": "shy"},
-    "forthcoming": {"partner.kind": "forthcoming"},
-    "mute": {"partner.kind": "mute"},
-    "shuffled_reward": {"partner.kind": "shy", "train.reward": "shuffled"},
-    "frozen_policy": {"partner.kind": "shy", "train.frozen": True},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +101,7 @@ class Config(Section):
     train: TrainConfig = TrainConfig()
     log: Annotated[LogConfig, ASIDE] = LogConfig()
     warmstart: Annotated[WarmstartConfig, ASIDE] = Field(WarmstartConfig(), validate_default=True)
-    arms: Annotated[dict[str, dict[str, Any]], ASIDE] = _ARMS
+    arms: Annotated[dict[str, dict[str, Any]], ASIDE] = NAMES["arms"]
     """arms of an experiment: each has a name and the keys that it changes"""
     trl: TrlConfig = TrlConfig()
     slime: SlimeConfig = SlimeConfig()

@@ -1,4 +1,4 @@
-"""Base class of a config's sections, facts of a key at its field (`Key`), and names of earlier versions (`NAMES`)."""
+"""Base class of a config's sections, facts of a key at its field (`Key`), and the names it knows (`NAMES`)."""
 
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from slim_rl.errors import ConfigError, nearest
 
 SEED = "seed"
-NAMES: dict[str, dict[str, str]] = yaml.safe_load(Path(__file__).with_name("names.yaml").read_text(encoding="utf-8"))
+NAMES: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("names.yaml").read_text(encoding="utf-8"))
 # Keys of earlier versions -> what to write instead
 GONE = {
     **{old: f"write {new}" for old, new in NAMES["renamed"].items()},

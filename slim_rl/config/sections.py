@@ -140,8 +140,7 @@ class PolicyConfig(Section):
     """The model that is trained."""
 
     model: Annotated[
-        str,
-        Key("--hf-checkpoint", verl="actor_rollout_ref.model.path", note="TRL gets the loaded model", is_read=True),
+        str, Key("--hf-checkpoint", verl="actor_rollout_ref.model.path", note="TRL gets the loaded model", is_read=True)
     ] = "data/warmstart"
     """a local folder or a hub name; overridden by MODEL in scripts/run_matching.sh and by POLICY_MODEL in verl's scripts"""
     thinking: Annotated[bool, Key(note="the dialogue loop passes it to the chat template as enable_thinking")] = False

@@ -61,9 +61,6 @@ class Secrets:
     def __init__(self, *values: str) -> None:
         self._values = sorted((value for value in set(values) if len(value) >= 4), key=len, reverse=True)
 
-    def __repr__(self) -> str:
-        return "Secrets(***)"
-
     def redact(self, text: str, shortest: int = 4) -> str:
         """Returns `text` with *** in place of every secret of at least `shortest` characters."""
         for value in self._values:

@@ -159,10 +159,7 @@ class MatchingEnv(BaseEnvironment):
         if self.rules != "short":
             return super().prompt(seat)
         rules, state = super().prompt(seat)
-        return [
-            rules | {"content": prompt.rules("short", self)},
-            state | {"content": self._described(seat, BULLET)},
-        ]
+        return [rules | {"content": prompt.rules("short", self)}, state | {"content": self._described(seat, BULLET)}]
 
     def get_state_description(self, seat: int = 0) -> str:
         return self._described(seat)

@@ -413,9 +413,6 @@ def _sets_of_papers(n: int) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]
     """
     layers = [list(itertools.combinations(range(n), size)) for size in range(n + 1)]
     return [
-        (
-            np.array([[earlier.index((*s[:i], *s[i + 1 :])) for i in range(len(s))] for s in sets]),
-            np.array(sets),
-        )
+        (np.array([[earlier.index((*s[:i], *s[i + 1 :])) for i in range(len(s))] for s in sets]), np.array(sets))
         for earlier, sets in itertools.pairwise(layers)
     ]

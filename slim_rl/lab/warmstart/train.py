@@ -46,6 +46,7 @@ from slim_rl.ranks import run_size
 from slim_rl.seeds import seed_of
 
 _WARMUP_STEPS, _WARMUP_SHARE = 50, 0.1
+_FIXED: dict[str, dict[str, Any]] = read_yaml(Path(__file__).with_name("fixed.yaml"))
 Dealt = tuple[str, Any]  # id and state of a game
 
 
@@ -77,7 +78,7 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
             seed=config.seed,
             use_cpu=not torch.cuda.is_available(),
             train_sampling_strategy="group_by_length" if settings.order == "length" else "sequential",
-            **read_yaml(Path(__file__).with_name("fixed.yaml")),
+            **_FIXED["trainer"],
         )
         if settings.start:
             model, tokenizer = load_model(config.policy.changed(model=settings.start))
@@ -148,11 +149,7 @@ def tiny_qwen3(settings: WarmstartConfig, tokenizer: Any) -> Qwen3ForCausalLM:
         num_key_value_heads=max(1, hidden // 64),
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
-        head_dim=32,
-        max_position_embeddings=1024,
-        rope_theta=10_000.0,
-        tie_word_embeddings=True,
-        bos_token_id=None,
+        **_FIXED["model"],
     )
     return Qwen3ForCausalLM(config)
 

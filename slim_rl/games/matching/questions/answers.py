@@ -11,22 +11,10 @@ from typing import Literal
 from slim_rl.games.matching.reading.masking import body, sentences, words
 from slim_rl.games.matching.reading.pairing import NUMBER, by_side, stated_values, without_bounds
 from slim_rl.games.matching.reading.reader import read
+from slim_rl.games.matching.reading.wording import has
 from slim_rl.games.matching.roster import Pair, Roster
 
 Answer = Literal["value", "none"]
-
-_NO_SCORE = re.compile(
-    r"\b(?:(?:don't|do not|didn't|did not|can't|cannot|can not|couldn't|haven't|"
-    r"doesn't) (?:\w+ ){0,3}?(?:have|see|know|show|got|hold|any|list)|not (?:visible|shown|known|listed|available|"
-    r"(?:on|in) my (?:board|table|side|list))|have (?:no|nothing|none)|no (?:information|scores?|values?|data|number|rating|entry|idea|"
-    r"clue)|unknown|blank|empty|hidden|unseen|missing|n a|nothing (?:for|on|there)|none)\b"
-)
-
-_REFUSES = re.compile(
-    r"\b(?:rather not|prefer not|(?:won't|will not|can't|cannot|can not|not going to|not allowed to|"
-    r"refuse to|decline to) (?:\w+ ){0,2}?(?:tell|say|share|answer|reveal|disclose|give|discuss)|"
-    r"keep (?:\w+ ){1,3}to myself|none of your)\b"
-)
 
 
 def answers(asked: Sequence[Pair], reply: str, roster: Roster) -> dict[Pair, Answer]:
@@ -34,7 +22,7 @@ def answers(asked: Sequence[Pair], reply: str, roster: Roster) -> dict[Pair, Ans
     result: dict[Pair, Answer] = {pair: "value" for pair in stated_pairs(asked, reply, roster) if pair in set(asked)}
     for clause in _clauses(reply, roster):
         for part in re.split(r" (?:,|but|and) ", clause):
-            if _NO_SCORE.search(part):
+            if has("no_score", part):
                 for pair in asked:
                     if pair not in result and _may_mean(part, pair):
                         result[pair] = "none"
@@ -43,15 +31,15 @@ def answers(asked: Sequence[Pair], reply: str, roster: Roster) -> dict[Pair, Ans
 
 def refused(unanswered: Sequence[Pair], reply: str, roster: Roster) -> list[Pair]:
     """Returns the unanswered pairs that the reply refuses to answer, not stating whether there is a score. Never raises."""
-    if not unanswered or not _REFUSES.search(body(reply, roster)):
+    if not unanswered or not has("refuses", body(reply, roster)):
         return []
-    refusals = [clause for clause in _clauses(reply, roster) if _REFUSES.search(clause)]
+    refusals = [clause for clause in _clauses(reply, roster) if has("refuses", clause)]
     return [pair for pair in unanswered if any(_may_mean(clause, pair) for clause in refusals)]
 
 
 def denies_score(reply: str, roster: Roster | None) -> bool:
     """Returns True if the reply denies having a score for something."""
-    return any(_NO_SCORE.search(clause) for clause in _clauses(reply, roster))
+    return any(has("no_score", clause) for clause in _clauses(reply, roster))
 
 
 def stated_pairs(asked: Sequence[Pair], reply: str, roster: Roster) -> list[Pair]:
@@ -100,9 +88,9 @@ def repeatable(asked: Sequence[Pair], message: str, roster: Roster) -> set[tuple
 
 def _may_answer(text: str) -> str:
     """Returns the sentences of a masked reply that may hold a score; none of a refusal, and no denial."""
-    if _REFUSES.search(text):
+    if has("refuses", text):
         return ""
-    return without_bounds(" . ".join(sentence for sentence, _ in sentences(text) if not _NO_SCORE.search(sentence)))
+    return without_bounds(" . ".join(sentence for sentence, _ in sentences(text) if not has("no_score", sentence)))
 
 
 def _clauses(reply: str, roster: Roster | None) -> Iterator[str]:

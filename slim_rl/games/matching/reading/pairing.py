@@ -10,29 +10,11 @@ import re
 from itertools import pairwise
 
 from slim_rl.games.matching.reading.masking import NAME
+from slim_rl.games.matching.reading.wording import PATTERNS, has
 from slim_rl.games.matching.roster import Pair
 
 _Names = list[tuple[str, str]]
 
-_BESIDES = (
-    r"besides?|other than|apart from|aside from|in addition to|except(?: for)?|outside of|excluding|not counting|"
-    r"instead of|rather than|(?:(?<=anyone )|(?<=anybody )|(?<=anything )|(?<=everyone ))but"
-)
-_EXCLUDED = re.compile(
-    rf"\b(?:{_BESIDES}|not|over)(?:(?: (?:the|for|on|just|only|both|your|my|putting|having))* ?[RP]\d+(?:'s)?"
-    rf"(?:\s*(?:,|and|or)\s*(?=[RP]))?)+|\b(?:{_BESIDES}) (?:him|her|them|those|these)\b"
-)
-_OUTDONE = re.compile(r"\b((?:any|some)(?:one|body|thing)|who|else)\b([^R]*)\bthan R\d+")  # "anyone better than R0"
-_PAIR = r"R\d+(?:'s)?(?: (?:on|for|at|in|and))?(?: the)? P\d+"
-# "Which of your scores are above R0 on P0": the pair is what all others are compared with.
-_COMPARED = re.compile(
-    r"(?:\b(?:which|what|any|some|other|many|an?)\b(?: [a-z']+){0,4}? (?:scores?|values?|numbers?|ratings?|pairs?|pairings?|"
-    r"combinations?|assignments?|cells?|match(?:es)?|reviewers?|papers?|options?|ones?)|\bwhat(?:'s| is| are| would be))\b"
-    r"(?: [a-z']+){0,4}? (?:than|above|below|over|under|beats?|exceeds?|tops?|as [a-z]+ as)"
-    rf"(?: (?:the|your|my|mine|that|those|score|value|number|of|for|on)){{0,4}} {_PAIR}"
-)
-# "With R0 on P0, who is best for P3": the pair is settled.
-_SETTLED = re.compile(rf"^[^RP]*\bwith {_PAIR}(?:(?: ?,| and| ?, and) {_PAIR})* ?,(?=.*[RP]\d)")
 _BETWEEN = re.compile(r"[,;&+]|\b(?:and|or|then|vs|versus|but)\b")
 
 
@@ -64,7 +46,8 @@ def named_pairs(text: str, earlier: str = "") -> tuple[Pair, ...]:
         text = f"{_left_out(text, earlier)} {text}"
     if "R" not in text or "P" not in text:
         return ()
-    text = _OUTDONE.sub(r"\1\2", _COMPARED.sub(" ", _SETTLED.sub(" ", without_excluded(text))))
+    text = PATTERNS["compared"].sub(" ", PATTERNS["settled"].sub(" ", without_excluded(text)))
+    text = PATTERNS["outdone"].sub(r"\1\2", text)
     groups: list[_Names] = [[]]
     for segment in _BETWEEN.split(text):
         names = NAME.findall(segment)
@@ -90,7 +73,7 @@ def _left_out(text: str, earlier: str) -> str:
 
 def without_excluded(text: str) -> str:
     """Returns a clause without the names it excludes: "besides R0", "instead of P3"."""
-    return _EXCLUDED.sub(" ", text)
+    return PATTERNS["excluded"].sub(" ", text)
 
 
 def _both_kinds(names: _Names) -> bool:
@@ -109,16 +92,11 @@ def _product(group: _Names, respectively: bool = False) -> list[Pair]:
 # A value has at most three digits (a displayed score is below 1000) and is neither a bound ("above 50") nor a share ("9/10").
 NUMBER = re.compile(r"(?<![\w.#/])\d{1,3}(?:\.\d+)?(?![\w/%]|\.\d|\s*%)")
 _TOKEN = re.compile(rf"(?P<name>[RP]\d+)|(?P<number>{NUMBER.pattern})")
-_BOUNDS = re.compile(
-    r"\b(?:above|over|below|under|than|least|most|not|up to|exceeds?|exceeding)\s+\d+(?:\.\d+)?"
-    r"|\bbetween\s+\d+\s+and\s+\d+|(?<![\w.])\d+\s*(?:-|\u2013|to)\s*\d+(?![\w.])"
-)
-_NOTHING = re.compile(r"\b(?:no|nothing|not|don't|can't|cannot|unknown|blank)\b")
 
 
 def without_bounds(text: str) -> str:
     """Returns a text without the bounds of a score: "above 50", "between 40 and 60", "40-60"."""
-    return _BOUNDS.sub(" ", text)
+    return PATTERNS["bounds"].sub(" ", text)
 
 
 def stated_values(text: str) -> list[tuple[Pair, float]]:
@@ -133,7 +111,7 @@ def stated_values(text: str) -> list[tuple[Pair, float]]:
     fresh = False  # both names are known, and one was said since the last value
     for segment in _BETWEEN.split(text):
         tokens = list(_TOKEN.finditer(segment))
-        denied = _NOTHING.search(segment) is not None
+        denied = has("nothing", segment)
         if sum(token["number"] is not None for token in tokens) == 1:  # it may come first: "62 for R0 on P0"
             tokens.sort(key=lambda token: token["number"] is not None)
         for token in tokens:
@@ -151,7 +129,7 @@ def _before_their_names(text: str) -> list[tuple[Pair, float]] | None:
     """Returns the values if each stands before its names, "62 (R0, P0), 40 (R0, P2)"; otherwise None."""
     tokens = list(_TOKEN.finditer(text))
     several = sum(token["number"] is not None for token in tokens) > 1
-    if not several or tokens[0]["name"] or not tokens[-1]["name"] or _NOTHING.search(text):
+    if not several or tokens[0]["name"] or not tokens[-1]["name"] or has("nothing", text):
         return None
     out: list[tuple[Pair, float]] = []
     for value, after in pairwise([*(at for at, token in enumerate(tokens) if token["number"]), len(tokens)]):
