@@ -166,6 +166,16 @@ def test_a_share_of_nothing_enters_no_average_of_verls(played: Any) -> None:
     assert means["questions"]["mean@2"] == 0.5 and "reward" not in means
 
 
+def test_a_parquet_file_of_generate_is_read_too(runs: Any, tokenizer: Any, tmp_path: Path) -> None:
+    from slim_rl.commands.generate import command as generate
+
+    generate(num_games=2, output=tmp_path / "games.parquet", n=3)
+    _, verl = runs()
+    dataset = RLHFDataset(str(tmp_path / "games.parquet"), tokenizer, verl.data)
+    outputs = play(verl, Server(tokenizer, speak), [dataset[0] | {"uid": "x"}], n=2)
+    assert all(output.reward_score > 0 for (output,) in outputs.values())  # type: ignore[operator]
+
+
 async def test_reward_manager_scores_and_counts_unreadable(runs: Any, tokenizer: Any) -> None:
     _, verl = runs({"environment": "slim_rl.games.matching.planning.PlanningEnv", "verl": {"mode": "single_turn"}})
     manager = load_reward_manager(verl, tokenizer)
