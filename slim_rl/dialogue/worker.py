@@ -24,7 +24,7 @@ from slim_rl.dialogue.loop import Game
 from slim_rl.dialogue.players import Partner, Player, make_partners
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.dialogue.training_reward import make_training_reward
-from slim_rl.environment import make_environment
+from slim_rl.environment import BaseEnvironment, make_environment
 from slim_rl.errors import SlimError
 from slim_rl.seeds import drawn, seed_of
 
@@ -100,6 +100,10 @@ class RolloutWorker:
         """Returns the partner of a dialogue; None in self-play and in games for one."""
         return self._partners[self.member_of(spec)]
 
+    def environment(self) -> BaseEnvironment:
+        """Returns a new environment of the run's game."""
+        return make_environment(self.config)
+
     def spec(
         self,
         row: GameRow,
@@ -144,8 +148,8 @@ class RolloutWorker:
             raise ValueError("play needs a policy: the worker has none")
         dialogues = self._records(spec, policy, partner)
         try:
-            env, limits = make_environment(self.config), limits or self.config.limits
-            await Game(env, dialogues, policy, partner, self.chat, limits).play()
+            limits = limits or self.config.limits
+            await Game(self.environment(), dialogues, policy, partner, self.chat, limits).play()
         except SlimError:
             raise
         except Exception as error:

@@ -23,7 +23,7 @@ FIELD = """    top_k: Annotated[
     \'\'\'sample among so many of the likeliest tokens; -1: all of them\'\'\'
 """
 RULE = '    if clause == "how are you":\n        return "small_talk"\n'
-PROCESS = "    if _PROCESS.match(clause) and (marked or headed):\n"
+PROCESS = '    if begins("process", clause) and (marked or headed):\n'
 EDITS = (
     ("slim_rl/config/sections.py", "    top_p: Annotated[float, ", f"{FIELD}    top_p: Annotated[float, "),
     ("slim_rl/games/matching/reading/acts.py", '"about the game"', '"about the game", "small_talk": "small talk"'),
