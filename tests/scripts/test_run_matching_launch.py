@@ -105,7 +105,8 @@ def test_a_misspelt_flag_ends_the_job_before_it_trains(cluster: Cluster, model: 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_it_stops_its_job_and_its_head(alone: Cluster, number: int) -> None:
     environment = alone.environment | {"JOB_SECONDS": "60"}
-    process = subprocess.Popen(["bash", SCRIPT], env=environment, cwd=alone.folder, stderr=subprocess.DEVNULL)
+    command = ["env", "--default-signal", "bash", SCRIPT]  # where the tests run in the background, Ctrl-C is ignored
+    process = subprocess.Popen(command, env=environment, cwd=alone.folder, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 200
     while not (alone.folder / "trained").exists():
         assert process.poll() is None and time.monotonic() < deadline
