@@ -16,6 +16,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backend_bases import get_registered_canvas_class
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
@@ -66,8 +67,10 @@ def to_bytes(figure: Figure, form: str) -> bytes:
     if (engine := figure.get_layout_engine()) is not None:
         engine.execute(figure)
     figure.set_layout_engine("none")
+    figure.dpi = matplotlib.rcParams["savefig.dpi"]
     file = io.BytesIO()
-    figure.savefig(file, format=form, metadata=_UNDATED[form])
+    # `savefig` draws twice, for a layout that is there already
+    getattr(get_registered_canvas_class(form)(figure), f"print_{form}")(file, metadata=_UNDATED[form])
     return file.getvalue()
 
 
