@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from rapidfuzz.distance import OSA
 
-from slim_rl.config import read_yaml
+from slim_rl.config.reading import read_yaml
 from slim_rl.errors import ConfigError
 
 Kind = Literal["reviewer", "paper"]

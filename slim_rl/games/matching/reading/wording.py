@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from slim_rl.config import read_yaml
+from slim_rl.config.reading import read_yaml
 
 _TABLE: dict[str, Any] = read_yaml(Path(__file__).with_name("wording.yaml"))
 MAY_REPEAT, BARE = (frozenset(_TABLE[name].split()) for name in ("may_repeat", "bare"))
