@@ -71,8 +71,7 @@ def start(request: Request) -> Result | None:
     """
     if request.fresh and request.config.train.backend != "trl":
         raise ConfigError("--fresh is for the trl backend; give the run another name or folder to start over.")
-    result: Result | None = _launcher(request.config).start(request)
-    return result
+    return _launcher(request.config).start(request)  # type: ignore[no-any-return]
 
 
 def train(config: Config | str | Path, *, fresh: bool = False) -> Result | None:

@@ -63,7 +63,8 @@ def examine(config: Config, examinations: Mapping[str, Examination]) -> list[Che
 
 def check_packages(config: Config) -> Iterator[Check]:
     """Checks that the packages of the backend are installed, in tested versions."""
-    fix, packages = read_yaml(Path(__file__).with_suffix(".yaml"))[config.train.backend].values()
+    wanted = read_yaml(Path(__file__).with_suffix(".yaml"))[config.train.backend]
+    fix, packages = wanted["fix"], wanted["packages"]
     sys.path += [os.environ[name] for name in ("SLIME_DIR", "MEGATRON_DIR") if os.environ.get(name)]  # as a launch does
     for package in packages.format(engine=config.verl.engine).split():
         name, _, tried = package.partition("==")
