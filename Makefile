@@ -40,7 +40,7 @@ test: $(VENV)/dev
 
 ## all tests but those of verl's workers and slime
 test-others: $(VENV)/dev
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not verl and not slime"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not verl and not slime"
 
 ## a training step through verl's own workers on a local Ray
 test-verl: $(VENV)/dev

@@ -44,8 +44,7 @@ def options_of(command: str) -> set[str]:
 @cache
 def all_options() -> set[str]:
     """Returns the options of all commands, of slime, and of our scripts and tools."""
-    patterns = ("scripts/*.[ps]*", "tools/**/*.py", "[be]*/**/*.py", "slim_rl/**/*.py")
-    code = "\n".join(file.read_text("utf-8") for pattern in patterns for file in ROOT.glob(pattern))
+    code = "\n".join((ROOT / name).read_text("utf-8") for name in tracked() if name.endswith((".py", ".sh")))
     declared = re.findall(r"""(?:add_argument\(|^ *|\|)["']?(--[a-z][\w-]*)["']?[,)|]""", code, re.M)
     return {*declared, *known_flags(), *FOREIGN}.union(*map(options_of, CALLS))
 

@@ -77,10 +77,10 @@ def by_game(played: pd.DataFrame) -> pd.DataFrame:
     return played.assign(game=played["cluster"]).groupby(KEYS)[names].mean().reset_index()
 
 
-def table(games: pd.DataFrame, measure: str, condition: str, arm: str, when: str) -> pd.DataFrame:
-    """Returns a measure, runs × games; empty without data."""
+def runs_by_games(games: pd.DataFrame, condition: str, arm: str, when: str) -> pd.DataFrame:
+    """Returns runs × games of every measure: the columns are pairs of a measure and a game."""
     rows = games[(games["condition"] == condition) & (games["arm"] == arm) & (games["when"] == when)]
-    return rows.pivot(index="run", columns="game", values=measure) if measure in rows else EMPTY
+    return rows.drop(columns=["condition", "arm", "when"]).pivot(index="run", columns="game")
 
 
 def difference_of(before: pd.DataFrame, after: pd.DataFrame) -> pd.DataFrame:
@@ -105,15 +105,20 @@ def by_arm(
     after = games[games["when"] == "after"]
     seen = dict.fromkeys(zip(after["condition"], after["arm"], strict=True))
     arms = order_arms({arm for _, arm in seen}, treatment)
-    return [
-        {"condition": condition, "arm": arm, "measure": measure, **change(games, arm, measure, condition)}
-        for condition, arm in sorted(seen, key=lambda pair: (pair[0] != first, arms.index(pair[1]), pair[0]))
-        for measure in measures
-    ]
+    rows = []
+    for condition, arm in sorted(seen, key=lambda pair: (pair[0] != first, arms.index(pair[1]), pair[0])):
+        before, after = (runs_by_games(games, condition, arm, when) for when in ("before", "after"))
+        for measure in measures:
+            moved = change(before.get(measure, EMPTY), after.get(measure, EMPTY), measure)
+            rows.append({"condition": condition, "arm": arm, "measure": measure, **moved})
+    return rows
 
 
-def change(games: pd.DataFrame, arm: str, measure: str, condition: str) -> dict[str, Any]:
+def change(before: pd.DataFrame, after: pd.DataFrame, measure: str) -> dict[str, Any]:
     """Returns before, after and change of a measure, each with its interval, as `verdict.sentences` reads them.
+
+    Args:
+        before, after: the measure, runs × games.
 
     Keys:
         before, after: means; with _low and _high their intervals.
@@ -125,16 +130,15 @@ def change(games: pd.DataFrame, arm: str, measure: str, condition: str) -> dict[
         next_low, next_high: prediction interval of one more run.
     """
     about = comparable()[measure]
-    tables = {when: table(games, measure, condition, arm, when) for when in ("before", "after")}
-    moved = difference_of(**tables).dropna(how="all")
+    moved = difference_of(before, after).dropna(how="all")
     common, by_run = moved.mean().dropna(), moved.mean(axis=1)
     over = st.BOTH
     if len(by_run) == 1:  # only the paired games
         moved, over = moved[common.index], st.GAMES
-    if len(by_run):  # leave out runs that were played on one side only
-        tables = {when: side.loc[side.index.intersection(["", *moved.index])] for when, side in tables.items()}
     out: dict[str, Any] = {}
-    for when, side in tables.items():
+    for when, side in (("before", before), ("after", after)):
+        if len(by_run):  # leave out runs that were played on one side only
+            side = side.loc[side.index.intersection(["", *moved.index])]
         mean = st.arm_mean(side[common.index] if over == st.GAMES else side, about.within)
         out |= {when: mean.value, f"{when}_low": mean.low, f"{when}_high": mean.high, "over": mean.over}
         out |= {"runs": int(side.notna().any(axis=1).sum()), "games": mean.clusters}

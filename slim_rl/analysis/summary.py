@@ -132,12 +132,12 @@ def _curves(rows: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
     index, steps = _bins(rows["step"])
     points = range(len(steps))
     curves: dict[str, Any] = {"steps": steps.tolist(), "measures": {}}
+    by_run = rows.assign(bin=index).groupby(["run", "bin"], observed=True)[list(names)].mean().unstack("bin")
     for name in names:
         means = st.clustered_means(rows[name], rows["cluster"].cat.codes, index, MEASURES[name].within)
-        by_run = rows.assign(bin=index).groupby(["run", "bin"], observed=True)[name].mean().unstack("bin")
         curves["measures"][name] = {
             **means.reindex(points)[["mean", "low", "high", "n", "clusters"]].to_dict("list"),
-            "runs": {str(run): values.tolist() for run, values in by_run.reindex(columns=points).iterrows()},
+            "runs": {str(run): values.tolist() for run, values in by_run[name].reindex(columns=points).iterrows()},
         }
     return curves
 
@@ -147,8 +147,9 @@ def _ends(rows: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
     if rows["step"].nunique() < 2:
         return {}
     low, high = rows["step"].min(), rows["step"].max()
-    sides = {"first": rows["step"] <= low + (high - low) / 10, "last": rows["step"] >= high - (high - low) / 10}
-    return {name: {side: _mean(rows[these], name) for side, these in sides.items()} for name in names}
+    tenth = (high - low) / 10
+    sides = {"first": rows[rows["step"] <= low + tenth], "last": rows[rows["step"] >= high - tenth]}
+    return {name: {side: _mean(these, name) for side, these in sides.items()} for name in names}
 
 
 def _by_partner(steps: pd.DataFrame) -> Iterator[dict[str, Any]]:

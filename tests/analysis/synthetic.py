@@ -13,6 +13,7 @@ import numpy as np
 import orjson
 from scipy.optimize import linear_sum_assignment
 
+from slim_rl.analysis.held_out import by_arm
 from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 
@@ -177,3 +178,8 @@ def write_runs(log_dir: Path, **settings: Any) -> int:
             file.write(orjson.dumps(dialogue.to_dict(tokens=False)) + b"\n")
         lines += 1
     return lines
+
+
+def changed(games: Any, arm: str, measure: str, condition: str) -> dict[str, Any]:
+    """The row of `held_out.by_arm` of one arm, measure and condition."""
+    return next(row for row in by_arm(games, [measure]) if (row["condition"], row["arm"]) == (condition, arm))

@@ -23,5 +23,8 @@ def figures() -> dict[str, list[str]]:
                 contextlib.suppress(SystemExit),
             ):
                 cli.main(["lab", "run", str(path.parent.relative_to(ROOT)), "--dry-run"])
-            found[str(path.parent.relative_to(ROOT))] = out.getvalue().replace(str(ROOT), "ROOT").splitlines()
+            lines = out.getvalue().replace(str(ROOT), "ROOT").splitlines()
+            found[str(path.parent.relative_to(ROOT))] = [
+                line.partition("  # ")[0] for line in lines
+            ]  # not what is there
     return found

@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 import yaml
 
-from slim_rl.analysis.held_out import change
 from slim_rl.config import load_section
 from slim_rl.errors import ConfigError, DataError
 from slim_rl.lab.experiment import results as ex
@@ -103,7 +102,7 @@ def test_an_evaluation_belongs_to_the_runs_whose_models_played(
     rise = plays.table(Outcome(arm="shy", condition="forced_4", when="change"), "questions")
     assert list(after.index) == [f"shy-{seed}" for seed in range(SEEDS)] and list(before.index) == [""]
     pd.testing.assert_series_equal(rise.loc["shy-1"], after.loc["shy-1"] - before.loc[""], check_names=False)
-    start = change(plays.held_out, "shy", "reward", "forced_4")
+    start = synthetic.changed(plays.held_out, "shy", "reward", "forced_4")
     assert start["before_low"] < start["before"] < start["before_high"], "over games: there is one start"
     assert start["over"] == "seeds and games"
     row = compared["forced pays"]
@@ -114,8 +113,8 @@ def test_an_evaluation_belongs_to_the_runs_whose_models_played(
 def test_arm_evaluated_only_after_training_has_no_before(plays: ex.Plays) -> None:
     rows = plays.held_out
     alone = replace(plays, held_out=rows[~((rows["arm"] == "mute") & (rows["when"] == "before"))])
-    row = change(alone.held_out, "mute", "reward", "held_out")
-    assert row["after"] == change(plays.held_out, "mute", "reward", "held_out")["after"]
+    row = synthetic.changed(alone.held_out, "mute", "reward", "held_out")
+    assert row["after"] == synthetic.changed(plays.held_out, "mute", "reward", "held_out")["after"]
     assert np.isnan(row["before"]) and np.isnan(row["value"]) and np.isnan(row["low"]) and row["by_run"] == []
 
 
@@ -188,11 +187,11 @@ def test_a_change_is_of_the_runs_that_were_played_on_both_sides() -> None:
     played = (("s0", "before", 1.0), ("s0", "after", 1.0), ("s1", "after", 4.0), ("s2", "after", 4.0))
     rows = [(run, when, f"g{game}", value + 0.1 * game) for run, when, value in played for game in range(9)]
     games = pd.DataFrame(rows, columns=["run", "when", "game", "questions"]).assign(condition="held_out", arm="shy")
-    found = change(games, "shy", "questions", "held_out")
+    found = synthetic.changed(games, "shy", "questions", "held_out")
     assert (found["value"], found["before"], found["after"]) == pytest.approx((0.0, 1.4, 1.4))
     assert found["by_run"] == [0.0]
     apart = games[(games["run"] != "s0") | (games["when"] != "after")]
-    found = change(apart, "shy", "questions", "held_out")
+    found = synthetic.changed(apart, "shy", "questions", "held_out")
     assert np.isnan(found["value"]) and found["by_run"] == [] and found["after"] == pytest.approx(4.4)
 
 
