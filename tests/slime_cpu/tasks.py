@@ -13,6 +13,7 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import ray
@@ -30,6 +31,7 @@ from slim_rl.backends.slime.flags import TURN_ADVANTAGES, words
 from slim_rl.backends.slime.launch import SCRIPT
 from slim_rl.config import load_config, parse_config
 from slim_rl.dialogue.training_reward import make_training_reward
+from slim_rl.files import read_object
 from slim_rl.rollout import normalize_rewards
 from tests.backends.paid_batch import made_samples
 
@@ -69,7 +71,8 @@ def actor_of(args: Namespace, rank: int = 0, port: int = 0) -> MegatronTrainRayA
 
 def by_name(args: Namespace, pairs: Any) -> dict[str, torch.Tensor]:
     """Megatron's weights, or what belongs to each of them, under Hugging Face's names."""
-    converted = (convert_to_hf(args, "qwen3", own, value) for own, value in pairs)
+    family = read_object(Path(args.hf_checkpoint) / "config.json")["model_type"]
+    converted = (convert_to_hf(args, family, own, value) for own, value in pairs)
     return {name: tensor.detach().clone() for parts in converted for name, tensor in parts}
 
 
@@ -95,6 +98,8 @@ def gradients(
     loss: str,
     kl_coef: float,
     ranks: int = 1,
+    changes: Sequence[str] = ("train.games_per_step=2", "train.group_size=4"),
+    own: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """The gradients of batches of dialogues by slime and Megatron: by slime's own functions, from samples on.
 
@@ -102,10 +107,11 @@ def gradients(
         model: the weights that are trained, another checkpoint than the `reference`, so that the KL term has a gradient.
         cells: name -> the config that says what is paid, and a file of dialogues with the logprobs that the model gives them.
         ranks: processes that share a batch, each with a copy of the model.
+        changes, own: of the config, such as the size of a batch; and flags of slime's.
     """
-    changes = [f"policy.model={reference}", f"train.loss={loss}", f"train.kl_coef={kl_coef}"]
-    changes += ["train.scale_rewards=false", "train.games_per_step=2", "train.group_size=4"]
-    args = arguments(folder, changes, {_HOOK: f"{__name__}.keep_gradient"}, ranks)
+    changes = [*changes, f"policy.model={reference}", f"train.loss={loss}", f"train.kl_coef={kl_coef}"]
+    changes += ["train.scale_rewards=false"]
+    args = arguments(folder, changes, {_HOOK: f"{__name__}.keep_gradient", **own}, ranks)
     args.load, port = model, 0
     if ranks > 1:
         with socket.create_server(("127.0.0.1", 0)) as free:
