@@ -48,7 +48,7 @@ def by_slime(config: Config, groups: list[list[Any]], folder: Path, tokens: int)
         "cells": {"game": (data, str(folder / "batch"))},
         "loss": config.train.loss,
         "kl_coef": 0.0,
-        "changes": [*changes, f"policy.temperature={config.policy.temperature}"],
+        "changes": [*changes, "train.scale_rewards=false", f"policy.temperature={config.policy.temperature}"],
         "own": {"--max-tokens-per-gpu": tokens},
     }
     slime, megatron = sources.find()

@@ -77,7 +77,7 @@ def by_game(played: pd.DataFrame) -> pd.DataFrame:
     return played.assign(game=played["cluster"]).groupby(KEYS)[names].mean().reset_index()
 
 
-def runs_by_games(games: pd.DataFrame, condition: str, arm: str, when: str) -> pd.DataFrame:
+def table(games: pd.DataFrame, condition: str, arm: str, when: str) -> pd.DataFrame:
     """Returns runs × games of every measure: the columns are pairs of a measure and a game."""
     rows = games[(games["condition"] == condition) & (games["arm"] == arm) & (games["when"] == when)]
     return rows.drop(columns=["condition", "arm", "when"]).pivot(index="run", columns="game")
@@ -105,20 +105,19 @@ def by_arm(
     after = games[games["when"] == "after"]
     seen = dict.fromkeys(zip(after["condition"], after["arm"], strict=True))
     arms = order_arms({arm for _, arm in seen}, treatment)
-    rows = []
-    for condition, arm in sorted(seen, key=lambda pair: (pair[0] != first, arms.index(pair[1]), pair[0])):
-        before, after = (runs_by_games(games, condition, arm, when) for when in ("before", "after"))
-        for measure in measures:
-            moved = change(before.get(measure, EMPTY), after.get(measure, EMPTY), measure)
-            rows.append({"condition": condition, "arm": arm, "measure": measure, **moved})
-    return rows
+    return [
+        {"condition": condition, "arm": arm, "measure": measure, **change(*sides, measure)}
+        for condition, arm in sorted(seen, key=lambda pair: (pair[0] != first, arms.index(pair[1]), pair[0]))
+        for sides in [[table(games, condition, arm, when) for when in ("before", "after")]]
+        for measure in measures
+    ]
 
 
 def change(before: pd.DataFrame, after: pd.DataFrame, measure: str) -> dict[str, Any]:
     """Returns before, after and change of a measure, each with its interval, as `verdict.sentences` reads them.
 
     Args:
-        before, after: the measure, runs × games.
+        before, after: every measure, runs × games (`table`).
 
     Keys:
         before, after: means; with _low and _high their intervals.
@@ -130,26 +129,26 @@ def change(before: pd.DataFrame, after: pd.DataFrame, measure: str) -> dict[str,
         next_low, next_high: prediction interval of one more run.
     """
     about = comparable()[measure]
-    moved = difference_of(before, after).dropna(how="all")
+    sides = {when: side.get(measure, EMPTY) for when, side in (("before", before), ("after", after))}
+    moved = difference_of(**sides).dropna(how="all")
     common, by_run = moved.mean().dropna(), moved.mean(axis=1)
     over = st.BOTH
     if len(by_run) == 1:  # only the paired games
         moved, over = moved[common.index], st.GAMES
     out: dict[str, Any] = {}
-    for when, side in (("before", before), ("after", after)):
+    for when, side in sides.items():
         if len(by_run):  # leave out runs that were played on one side only
             side = side.loc[side.index.intersection(["", *moved.index])]
         mean = st.arm_mean(side[common.index] if over == st.GAMES else side, about.within)
         out |= {when: mean.value, f"{when}_low": mean.low, f"{when}_high": mean.high, "over": mean.over}
         out |= {"runs": int(side.notna().any(axis=1).sum()), "games": mean.clusters}
     difference = st.contrast([moved], [1.0], about.span, over)
-    prediction = st.next_run(by_run.to_numpy(float))
     return {
         **out,
         **{name: getattr(difference, name) for name in ("value", "low", "high", "p", "clusters")},
         "over": difference.over if len(by_run) else out["over"],
         "by_run": by_run.tolist(),
-        **dict(zip(("next_low", "next_high"), prediction, strict=True)),
+        **dict(zip(("next_low", "next_high"), st.next_run(by_run.to_numpy(float)), strict=True)),
     }
 
 

@@ -146,9 +146,8 @@ def _ends(rows: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
     """Returns means over the first and the last tenth of the steps."""
     if rows["step"].nunique() < 2:
         return {}
-    low, high = rows["step"].min(), rows["step"].max()
-    tenth = (high - low) / 10
-    sides = {"first": rows[rows["step"] <= low + tenth], "last": rows[rows["step"] >= high - tenth]}
+    low, high = np.quantile([rows["step"].min(), rows["step"].max()], [0.1, 0.9])
+    sides = {"first": rows[rows["step"] <= low], "last": rows[rows["step"] >= high]}
     return {name: {side: _mean(these, name) for side, these in sides.items()} for name in names}
 
 

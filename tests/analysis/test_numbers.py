@@ -27,7 +27,6 @@ from slim_rl.games.matching.env import MatchingEnv
 from slim_rl.games.matching.questions.annotate import annotate
 from slim_rl.measured import measured
 from tests.analysis import synthetic
-from tests.analysis.synthetic import changed
 
 FALSE = "stated a false value"
 
@@ -159,7 +158,7 @@ def test_first_second_and_difference_are_of_the_same_games() -> None:
 
 def of_one_run(rows: list[tuple[str, str, float]]) -> dict[str, Any]:
     games = pd.DataFrame(rows, columns=["when", "game", "reward"]).assign(condition="shy", arm="shy", run="a")
-    return changed(games, "shy", "reward", "shy")
+    return synthetic.changed(games, "shy", "reward", "shy")
 
 
 def test_one_run_is_compared_on_games_played_both_times() -> None:
@@ -213,7 +212,7 @@ def test_several_seeds_are_judged_over_seeds_and_games() -> None:
         for when, value in (("before", game / 40), ("after", game / 40 + more))
     ]
     games = pd.DataFrame(rows, columns=["run", "when", "game", "questions"]).assign(condition="shy", arm="shy")
-    row, one = (changed(each, "shy", "questions", "shy") for each in (games, games[games["run"] == "0"]))
+    row, one = (synthetic.changed(each, "shy", "questions", "shy") for each in (games, games[games["run"] == "0"]))
     assert (one["over"], row["over"]) == ("games", "seeds and games")
     assert one["p"] < 0.001 and one["value"] == pytest.approx(0.9)
     assert row["next_low"] < row["low"] < 0 < row["high"] < row["next_high"] and row["by_run"] == pytest.approx(rose)

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import re
 from unittest.mock import patch
 
 from tests.paths import ROOT
@@ -13,8 +14,7 @@ def figures() -> dict[str, list[str]]:
     from slim_rl import cli
 
     found = {}
-    with contextlib.chdir(ROOT), patch.dict(os.environ):
-        os.environ.pop("RAY_ADDRESS", None)
+    with contextlib.chdir(ROOT), patch.dict(os.environ, {"RAY_ADDRESS": ""}):
         for path in sorted((ROOT / "analysis").rglob("experiment.yaml")):
             out = io.StringIO()
             with (
@@ -23,8 +23,6 @@ def figures() -> dict[str, list[str]]:
                 contextlib.suppress(SystemExit),
             ):
                 cli.main(["lab", "run", str(path.parent.relative_to(ROOT)), "--dry-run"])
-            lines = out.getvalue().replace(str(ROOT), "ROOT").splitlines()
-            found[str(path.parent.relative_to(ROOT))] = [
-                line.partition("  # ")[0] for line in lines
-            ]  # not what is there
+            lines = re.sub("  # .* exists", "", out.getvalue())  # not what is there
+            found[str(path.parent.relative_to(ROOT))] = lines.replace(str(ROOT), "ROOT").splitlines()
     return found

@@ -13,7 +13,6 @@ from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import ray
@@ -98,8 +97,8 @@ def gradients(
     loss: str,
     kl_coef: float,
     ranks: int = 1,
-    changes: Sequence[str] = ("train.games_per_step=2", "train.group_size=4"),
-    own: Mapping[str, Any] = MappingProxyType({}),
+    changes: Sequence[str] = ("train.games_per_step=2", "train.group_size=4", "train.scale_rewards=false"),
+    own: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The gradients of batches of dialogues by slime and Megatron: by slime's own functions, from samples on.
 
@@ -110,8 +109,7 @@ def gradients(
         changes, own: of the config, such as the size of a batch; and flags of slime's.
     """
     changes = [*changes, f"policy.model={reference}", f"train.loss={loss}", f"train.kl_coef={kl_coef}"]
-    changes += ["train.scale_rewards=false"]
-    args = arguments(folder, changes, {_HOOK: f"{__name__}.keep_gradient", **own}, ranks)
+    args = arguments(folder, changes, {_HOOK: f"{__name__}.keep_gradient", **(own or {})}, ranks)
     args.load, port = model, 0
     if ranks > 1:
         with socket.create_server(("127.0.0.1", 0)) as free:

@@ -18,18 +18,9 @@ import pandas as pd
 
 from slim_rl import files, provenance
 from slim_rl import statistics as st
+from slim_rl.analysis import held_out as games
 from slim_rl.analysis.arms import TRAIN, TREATMENT, order_arms
-from slim_rl.analysis.held_out import (
-    EMPTY,
-    KEYS,
-    by_game,
-    comparable,
-    completed,
-    difference_of,
-    ends,
-    runs_by_games,
-    runs_trained,
-)
+from slim_rl.analysis.held_out import EMPTY, KEYS, by_game, comparable, completed, difference_of, ends, runs_trained
 from slim_rl.analysis.load import load
 from slim_rl.dialogue.measures import shown_in
 from slim_rl.dialogue.record import FORMER
@@ -100,7 +91,7 @@ class Plays:
             return difference_of(
                 *(self.table(outcome.model_copy(update={"when": when}), measure) for when in ("before", "after"))
             )
-        return runs_by_games(self.held_out, outcome.condition, outcome.arm, outcome.when).get(measure, EMPTY)
+        return games.table(self.held_out, outcome.condition, outcome.arm, outcome.when).get(measure, EMPTY)
 
 
 def _values(path: Path, names: Sequence[str]) -> pd.DataFrame:
