@@ -11,7 +11,7 @@ Invariants:
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import combinations
 from operator import ne
@@ -106,18 +106,18 @@ def by_arm(
     seen = dict.fromkeys(zip(after["condition"], after["arm"], strict=True))
     arms = order_arms({arm for _, arm in seen}, treatment)
     return [
-        {"condition": condition, "arm": arm, "measure": measure, **change(*sides, measure)}
+        {"condition": condition, "arm": arm, "measure": measure, **change(sides, measure)}
         for condition, arm in sorted(seen, key=lambda pair: (pair[0] != first, arms.index(pair[1]), pair[0]))
-        for sides in [[table(games, condition, arm, when) for when in ("before", "after")]]
+        for sides in [{when: table(games, condition, arm, when) for when in ("before", "after")}]
         for measure in measures
     ]
 
 
-def change(before: pd.DataFrame, after: pd.DataFrame, measure: str) -> dict[str, Any]:
+def change(sides: Mapping[str, pd.DataFrame], measure: str) -> dict[str, Any]:
     """Returns before, after and change of a measure, each with its interval, as `verdict.sentences` reads them.
 
     Args:
-        before, after: every measure, runs × games (`table`).
+        sides: before and after, each a `table`.
 
     Keys:
         before, after: means; with _low and _high their intervals.
@@ -129,14 +129,14 @@ def change(before: pd.DataFrame, after: pd.DataFrame, measure: str) -> dict[str,
         next_low, next_high: prediction interval of one more run.
     """
     about = comparable()[measure]
-    sides = {when: side.get(measure, EMPTY) for when, side in (("before", before), ("after", after))}
-    moved = difference_of(**sides).dropna(how="all")
+    tables = {when: side.get(measure, EMPTY) for when, side in sides.items()}
+    moved = difference_of(**tables).dropna(how="all")
     common, by_run = moved.mean().dropna(), moved.mean(axis=1)
     over = st.BOTH
     if len(by_run) == 1:  # only the paired games
         moved, over = moved[common.index], st.GAMES
     out: dict[str, Any] = {}
-    for when, side in sides.items():
+    for when, side in tables.items():
         if len(by_run):  # leave out runs that were played on one side only
             side = side.loc[side.index.intersection(["", *moved.index])]
         mean = st.arm_mean(side[common.index] if over == st.GAMES else side, about.within)
