@@ -92,5 +92,5 @@ def test_slime_trains_at_the_settings_of_its_gate() -> None:
     config = load_config(ROOT / trained["words"], [*changes, "train.backend=slime"])
     launch.check(config)  # raises for adapters
     assert gate["set"]["policy"] == trained["set"]["policy"] == {"top_p": 1, "temperature": 0.8}
-    assert (config.train.learning_rate, config.train.warmup_steps, config.train.dialogues) == (1e-6, 1, 64)
+    assert (config.train.learning_rate, config.train.warmup_steps, config.train.dialogues) == (1.5e-6, 3, 32)
     assert len(config.game.reviewers) == 300 and config.policy.model == gate["checkpoint"]
