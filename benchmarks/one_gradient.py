@@ -38,17 +38,16 @@ def dialogues_of(config: Config) -> list[list[Any]]:
 def by_slime(config: Config, groups: list[list[Any]], folder: Path, tokens: int) -> Gradient:
     """Returns the gradient of slime's own actor, in slime's environment; `tokens`: of a pack."""
     torch.save([dialogue for group in groups for dialogue in group], folder / "batch")
-    data = {"train": {"loss": config.train.loss, "scale_rewards": False}}
-    sizes = ("train.games_per_step", "train.group_size")
-    changes = [f"{key}={value}" for key, value in zip(sizes, (len(groups), len(groups[0])), strict=True)]
+    model, temperature = Path(config.policy.model).absolute(), f"policy.temperature={config.policy.temperature}"
+    sizes = (f"train.games_per_step={len(groups)}", f"train.group_size={len(groups[0])}")
     arguments = {
         "folder": folder / "run",
-        "model": Path(config.policy.model).absolute(),
-        "reference": Path(config.policy.model).absolute(),
-        "cells": {"game": (data, str(folder / "batch"))},
+        "model": model,
+        "reference": model,
+        "cells": {"game": ({}, folder / "batch")},
         "loss": config.train.loss,
-        "kl_coef": 0.0,
-        "changes": [*changes, "train.scale_rewards=false", f"policy.temperature={config.policy.temperature}"],
+        "kl_coef": config.train.kl_coef,
+        "changes": [*SETTINGS, *sizes, temperature],
         "own": {"--max-tokens-per-gpu": tokens},
     }
     slime, megatron = sources.find()

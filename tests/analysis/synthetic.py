@@ -1,5 +1,5 @@
 """Dialogue logs as a training run would write them, made up in seconds: boards, questions, answers, plans and rewards
-agree.
+agree. And the row of a report on them.
 
 What is simulated is known: how the number of questions grows with the step in each arm (`ASKS`), and that a plan is the
 best one given what its author knows.

@@ -20,10 +20,11 @@ def install(module: ModuleType) -> None:
 
 
 def init(args: Namespace) -> None:
-    """slime's ``--custom-megatron-init-path``: Megatron computes with `train.threads`, and makes the weights in float32."""
+    """slime's ``--custom-megatron-init-path``: Megatron computes with `train.threads`, keeps activations, and makes the weights in float32.
+
+    Packs are small here, and to recompute activations takes a quarter of a step's operations.
+    """
     torch.set_num_threads(args.slim_rl.get("train", {}).get("threads", 1))
-    args.recompute_granularity = args.recompute_method = (
-        None  # packs are small here, and a second forward costs a quarter
-    )
+    args.recompute_granularity = args.recompute_method = None
     if getattr(args, "sglang_dtype", None) != "bfloat16":
         args.params_dtype = torch.float32

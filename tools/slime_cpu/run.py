@@ -46,7 +46,7 @@ _SGLANG = {
     "--disable-cuda-graph": True,
     "--skip-server-warmup": True,
     "--sleep-on-idle": True,  # else its scheduler takes a core while Megatron trains
-    "--mem-fraction-static": 0.12,  # of this machine's memory, which it shares
+    "--mem-fraction-static": 0.12,  # of free memory: weights are a tenth of what `room` asks for
     "--max-total-tokens": 65536,
 }
 
