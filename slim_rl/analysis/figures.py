@@ -149,11 +149,12 @@ def _checkpoints(results: Mapping[str, Any], name: str) -> dict[str, list[tuple[
     return by_arm
 
 
-def curve(ax: Axes, results: Mapping[str, Any], name: str) -> None:
+def curve(ax: Axes, results: Mapping[str, Any], name: str, width: int = 40) -> None:
     """Draws a measure over training per arm: mean, interval if known, and thin lines for single runs.
 
     Args:
         results: dict with `arms`, `curves` as `summary` makes them, and `measures` for the titles.
+        width: characters per line of the title that fit the panel.
     """
     for arm, colour in colours(results["arms"]).items():
         points = results["curves"][arm].get("measures", {}).get(name)
@@ -168,7 +169,7 @@ def curve(ax: Axes, results: Mapping[str, Any], name: str) -> None:
     if not ax.lines or not np.isfinite(ax.dataLim.intervaly).all():
         ax.text(0.5, 0.5, NOT_MEASURED, transform=ax.transAxes, color=SOFT, ha="center")
     measure = results["measures"].get(name, {"title": name, "unit": "", "share": False})
-    ax.set_title(textwrap.fill(sentence(measure["title"]), 40))
+    ax.set_title(textwrap.fill(sentence(measure["title"]), width))
     ax.set_xlabel("training step")
     ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     ax.set_ylabel("" if measure["share"] else measure["unit"])
@@ -201,7 +202,7 @@ def measures(results: Mapping[str, Any]) -> Figure | None:
         return None
     figure, axes = panels(len(names), 3, 3.2, 2.5)
     for ax, name in zip(axes, names, strict=True):
-        curve(ax, results, name)
+        curve(ax, results, name, width=32)
     legend(figure, colours(results["arms"]))
     return figure
 

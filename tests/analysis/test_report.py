@@ -240,10 +240,12 @@ def test_figures_draw_what_is_there(analysed: Summary) -> None:
     with style():
         figures = [figure for plot in PLOTS.values() if (figure := plot.draw(results)) is not None]
         drawn = measures(results)
+        drawn.draw_without_rendering()
         axes = Figure().subplots()
         axes.plot([0.9, 0.95])
         levels(axes, results)
     assert {text.get_fontsize() for f in figures for text in f.findobj(Text) if text.get_text()} == {9.0}
+    assert max(ax.get_tightbbox().x1 for ax in drawn.axes) <= drawn.bbox.x1
     assert flat and not {ax.get_title("left").replace("\n", " ").lower() for ax in drawn.axes} & flat
     assert axes.get_ylim()[1] >= 1 and any("pooled optimal" in text.get_text() for text in axes.texts)
 

@@ -1,9 +1,9 @@
 """The commands that `slim-rl lab run` plans for each committed experiment."""
 
-import contextlib
 import io
 import os
 import re
+from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
 from unittest.mock import patch
 
 from tests.paths import ROOT
@@ -14,14 +14,10 @@ def figures() -> dict[str, list[str]]:
     from slim_rl import cli
 
     found = {}
-    with contextlib.chdir(ROOT), patch.dict(os.environ, {"RAY_ADDRESS": ""}):
+    with chdir(ROOT), patch.dict(os.environ, {"RAY_ADDRESS": ""}):
         for path in sorted((ROOT / "analysis").rglob("experiment.yaml")):
             out = io.StringIO()
-            with (
-                contextlib.redirect_stdout(out),
-                contextlib.redirect_stderr(io.StringIO()),
-                contextlib.suppress(SystemExit),
-            ):
+            with redirect_stdout(out), redirect_stderr(io.StringIO()), suppress(SystemExit):
                 cli.main(["lab", "run", str(path.parent.relative_to(ROOT)), "--dry-run"])
             lines = re.sub("  # .* exists", "", out.getvalue())  # not what is there
             found[str(path.parent.relative_to(ROOT))] = lines.replace(str(ROOT), "ROOT").splitlines()
