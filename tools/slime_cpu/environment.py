@@ -11,6 +11,9 @@ _VARIABLES = {
     "TORCHDYNAMO_DISABLE": "1",  # compiling for a CPU takes longer than it saves
     "OMP_NUM_THREADS": "1",  # processes share the cores; SGLang with more threads is a hundred times slower on two
     "SGLANG_USE_CPU_ENGINE": "1",
+    "IN_BATCH_PREFIX_CACHING_CHECK_THRESHOLD": "80",  # tokens: a system prompt has fewer, a game's whole prompt more
+    "IN_BATCH_PREFIX_CACHING_DEPRIORITIZE_THRESHOLD": "80",
+    "THP_MEM_ALLOC_ENABLE": "1",  # gradients of 0.5 GB come and go with every pack: pages of 2 MB for them
     "SLIME_HOST_IP": "127.0.0.1",  # slime's router listens on this machine only
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",

@@ -11,7 +11,7 @@ from slim_rl.errors import ConfigError
 GPUS = 2  # as Ray counts them: one for training, one for playing (COLOCATE=0)
 ENGINE = "--rollout-external-engine-addrs"
 _CPU = __package__
-_LOGITS, _COPIES = 0.07, 4  # share of the memory for a pack's logits, and how often they are there in float32
+_LOGITS, _COPIES = 0.05, 4  # share of the memory for a pack's logits, and how often they are there in float32
 _SHORTEST = 512  # tokens of a pack
 _NEVER = 10**6
 CPU = Path("/proc/cpuinfo")

@@ -48,6 +48,8 @@ _SGLANG = {
     "--sleep-on-idle": True,  # else its scheduler takes a core while Megatron trains
     "--mem-fraction-static": 0.12,  # of free memory: weights are a tenth of what `room` asks for
     "--max-total-tokens": 65536,
+    "--schedule-policy": "lpm",  # one dialogue of a group reads the prompt, and the others after it find it read
+    "--max-prefill-tokens": 192,
 }
 
 
@@ -60,7 +62,7 @@ def launch(arguments: Sequence[str]) -> Result:
     parser = argparse.ArgumentParser("slime_cpu", allow_abbrev=False)
     parser.add_argument("config", type=Path)
     parser.add_argument("--set", action="append", default=[])
-    options, slime_flags = parser.parse_known_args(arguments)
+    options, slime_flags = parser.parse_known_args([word for word in arguments if word != "--"])
     changes = [*options.set, "train.backend=slime"]
     config = load_config(options.config, changes)
     check(config)
@@ -102,7 +104,8 @@ def train(path: Path, config: Config, changes: Sequence[str], slime_flags: Seque
     if not os.environ.get("MODEL_SCRIPT"):
         architecture(shape)  # raises for a model of another family
     arguments = words({**_SGLANG, "--dtype": dtype["--sglang-dtype"]})
-    with starting(model, folder / "sglang.log", arguments, environment(slime, megatron)) as engine:
+    threads = {"OMP_NUM_THREADS": str(config.train.threads)}
+    with starting(model, folder / "sglang.log", arguments, environment(slime, megatron) | threads) as engine:
         ours = words(
             {**flags.trainer(config, shape["vocab_size"], memory), **flags.engine(engine.url, context, folder), **dtype}
         )
