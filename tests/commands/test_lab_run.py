@@ -53,6 +53,8 @@ def test_options_reach_arms_of_a_config_and_no_experiment() -> None:
     assert names == ["matching_local-shy-s3", "matching_local-mute-s3"]
     assert all("--set train.steps=2 --set train.backend=slime " in line for line in lines)
     assert all(line.endswith(" -- --lr 2e-6") for line in lines)
+    (run,) = arms_runs(CONFIG, None, {"seeds": 3, "arms": "shy", "by": "a b", "after": "--c"}, [])
+    assert (run.command[:4], run.command[-2:]) == (["a", "b", str(CONFIG), "--set"], ["--", "--c"])
     for option in ("--arm shy", "--seeds 3", "--jobs 2", "--set train.steps=2", "-- --lr=1"):
         said = lab(ARMS.parent, "--dry-run", *option.split(), code=1)[1]
         assert "is an experiment: its steps have arms, seeds" in said

@@ -175,7 +175,7 @@ def arms_runs(
 
     Args:
         arms: the arms; None: those of the config.
-        options: those of the step: seeds, and if not all, arms; trainer's flags (after).
+        options: those of the step: seeds, and if not all, arms; trainer's flags (after); the program, if another (by).
         changes: changes of the config, before those of an arm.
 
     Raises:
@@ -195,7 +195,7 @@ def arms_runs(
     def log_folder(seed: int, found: re.Match[str]) -> str:
         return str(_logs(load_config(config, overridden(found[1], seed))))
 
-    runs = []
+    program, runs = tuple(shlex.split(options.get("by", ""))), list[Run]()
     for seed in dict.fromkeys(numbers_of(str(options["seeds"]))):
         for arm in dict.fromkeys(_texts(options.get("arms") or list(known))):
             text = overridden(arm, seed)
@@ -204,8 +204,8 @@ def arms_runs(
             settings = load_config(config, own)  # raises for an invalid key, before anything runs
             backends.check(settings)
             sets = [word for change in own for word in ("--set", change)]
-            words = ("train", str(config), *sets, *_after(options))
-            runs.append(Run(settings.name, words, config=settings, needs=needs))
+            words = (*(() if program else ("train",)), str(config), *sets, *_after(options))
+            runs.append(Run(settings.name, words, program, settings, needs))
     return runs
 
 
