@@ -124,7 +124,7 @@ def test_a_machine_too_small_for_a_model_is_told_at_once(
 
 @pytest.mark.parametrize(
     ("vocabulary", "gigabytes", "limit"),
-    [(151_936, 24, 530), (151_936, 8, 512), (151_936, 512, None), (1500, 4, None)],
+    [(151_936, 24, 530), (151_936, 8, 512), (151_936, 512, None), (1500, 5, None)],
 )
 def test_packs_fit_the_machines_memory_and_one_checkpoint_stays(vocabulary: int, gigabytes: int, limit: Any) -> None:
     config = load_config(CONFIG, ["train.save_every=10"])

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from slim_rl.backends.slime import launch
-from slim_rl.config import load_config
+from slim_rl.config import load_config, read_yaml
 from slim_rl.dialogue.log import DialogueLog, annotate
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
 from slim_rl.games.matching.roster import Roster
@@ -86,11 +86,12 @@ def test_gate_names_are_in_no_demonstration(name: str) -> None:
 
 
 def test_slime_trains_at_the_settings_of_its_gate() -> None:
-    steps = yaml.safe_load((ROOT / "analysis/qwen_slime/experiment.yaml").read_text())["steps"]
+    steps, arms = (read_yaml(ROOT / f"analysis/qwen_slime/{name}.yaml")["steps"] for name in ("experiment", "arms"))
     gate, trained = (next(step[name] for step in steps if name in step) for name in ("evaluate", "train"))
     changes = [f"{key}={json.dumps(value)}" for key, value in trained["set"].items()]
     config = load_config(ROOT / trained["words"], [*changes, "train.backend=slime"])
     launch.check(config)  # raises for adapters
     assert gate["set"]["policy"] == trained["set"]["policy"] == {"top_p": 1, "temperature": 0.8}
-    assert (config.train.learning_rate, config.train.warmup_steps, config.train.dialogues) == (1.5e-6, 3, 32)
+    assert (config.train.steps, config.train.warmup_steps, config.train.dialogues) == (12, 3, 32)
+    assert trained["set"] | arms[0]["train"]["set"] == arms[0]["train"]["set"] | trained["set"]
     assert len(config.game.reviewers) == 300 and config.policy.model == gate["checkpoint"]
