@@ -9,11 +9,11 @@ _TOOLS = Path(__file__).parents[1]
 _HERE = _TOOLS / "slime_cpu"
 _VARIABLES = {
     "TORCHDYNAMO_DISABLE": "1",  # compiling for a CPU takes longer than it saves
-    "OMP_NUM_THREADS": "1",  # processes share the cores; SGLang with more threads is a hundred times slower on two
+    "OMP_NUM_THREADS": "1",  # processes share the cores; Megatron and SGLang have `train.threads`
     "SGLANG_USE_CPU_ENGINE": "1",
     "IN_BATCH_PREFIX_CACHING_CHECK_THRESHOLD": "80",  # tokens: a system prompt has fewer, a game's whole prompt more
     "IN_BATCH_PREFIX_CACHING_DEPRIORITIZE_THRESHOLD": "80",
-    "THP_MEM_ALLOC_ENABLE": "1",  # gradients of 0.5 GB come and go with every pack: pages of 2 MB for them
+    "THP_MEM_ALLOC_ENABLE": "1",  # pages of 2 MB for torch's big blocks, which come and go with every pack
     "SLIME_HOST_IP": "127.0.0.1",  # slime's router listens on this machine only
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
