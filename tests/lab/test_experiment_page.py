@@ -37,16 +37,8 @@ def test_page_readme_and_tables_say_the_same(written: tuple[Path, list[str]]) ->
     assert said[3].startswith("It learned to ask")
     assert "by each of 4 seeds" in said[5] and "predicted change of questions for one more seed" in said[5]
     for text in (page, readme):
-        shown = (
-            "abc1234",
-            "no machine",
-            "slim-rl lab arms here",
-            "--mode forced:4",
-            "asks more",
-            "never run",
-            "seeds 0, 1, 2, 3",
-        )
-        assert [part for part in (*said[:2], *shown) if part not in text] == []
+        origin = ("abc1234", "no machine", "slim-rl lab arms here", "--mode forced:4", "seeds 0, 1, 2, 3")
+        assert [part for part in (*said[:2], "asks more", "never run", *origin) if part not in text] == []
     assert "<em>made up</em>" in page and "<script" not in page
     for name in ("training", "arms", "baseline", "frontier"):
         assert (folder / f"{name}.png").stat().st_size > 1000 and f"({name}.png)" in readme
@@ -85,7 +77,12 @@ def test_a_page_is_made_again_from_its_values_alone(
     for source in manifest["sources"].values():
         source["logs"] = [str(tmp_path / "nowhere")]
     (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
-    assert write(tmp_path / "experiment.yaml", tmp_path / "again", "slim-rl lab page here", first) == said
+    whole, machines = pl.Plays.read(first), [tmp_path / "one", tmp_path / "other"]
+    for machine, of_shy in zip(machines, (True, False), strict=True):
+        games = whole.held_out[(whole.held_out["run"] == "") | ((whole.held_out["arm"] == "shy") == of_shy)]
+        trained = whole.training[(whole.training["arm"] == "shy") == of_shy]
+        replace(whole, held_out=games, training=trained).write(machine)
+    assert write(tmp_path / "experiment.yaml", tmp_path / "again", "slim-rl lab page here", machines) == said
     assert (tmp_path / "again" / "README.md").read_bytes() == (first / "README.md").read_bytes()
     for name in ("runs.csv", "contrasts.csv"):
         pd.testing.assert_frame_equal(*(pd.read_csv(made / name) for made in (tmp_path / "again", first)))
@@ -99,7 +96,7 @@ def test_a_page_is_made_again_from_its_values_alone(
     assert pl.Plays.read(first).askers.empty, "a folder that an older version wrote"
     (tmp_path / "askers.parquet").rename(first / "askers.parquet")
     with pytest.raises(DataError, match="does not hold the values"):
-        write(tmp_path / "experiment.yaml", tmp_path / "again", "slim-rl lab page here", tmp_path)
+        write(tmp_path / "experiment.yaml", tmp_path / "again", "slim-rl lab page here", [tmp_path])
 
 
 @pytest.mark.usefixtures("unprinted")
@@ -108,7 +105,7 @@ def test_page_without_before_is_headed_by_primary_contrasts(
 ) -> None:
     manifest = yaml.safe_load(manifest_path.read_text()) | {"treatment": "nobody"}
     (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
-    said, *others = write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl lab page here", written[0])
+    said, *others = write(tmp_path / "experiment.yaml", tmp_path / "page", "slim-rl lab page here", [written[0]])
     rows = orjson.loads((tmp_path / "page" / "results.json").read_bytes())["contrasts"]
     found = [row["found"] for row in rows if row["role"] == "primary"]
     assert said.startswith(f"{found.count('as predicted')} of {len(found)} primary contrasts as predicted")

@@ -21,7 +21,8 @@ def command(
         ),
     ] = None,
     values: Annotated[
-        Path | None, typer.Option(help="folder written by this command: make the page from its values, without logs")
+        list[Path] | None,
+        typer.Option(help="folder written by this command (repeatable): make the page from its values, without logs"),
     ] = None,
     paper: Paper = False,
     game: Games = None,
@@ -34,6 +35,6 @@ def command(
     path = manifest_file(folder)
     manifest, _ = load_manifest(path)
     output = check_folder(output or manifest.results or path.parent / "results")
-    for sentence in write(path, output, context.obj, values, paper):
+    for sentence in write(path, output, context.obj, values or (), paper):
         typer.echo(printable(sentence))
     typer.echo(f"{output / 'results.html'}, {output / 'README.md'}")

@@ -36,14 +36,9 @@ def _compared(contrasts: Contrasts, among: Collection[str]) -> list[str]:
 
 def _training(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     """Draws the arms that primary contrasts compare, else all, over training."""
-    sides = [
-        side.arm
-        for spec in contrasts.contrasts
-        if spec.role == "primary" and isinstance(spec.b, Outcome)
-        for side in spec.outcomes
-    ]
+    between = [spec for spec in contrasts.contrasts if spec.role == "primary" and isinstance(spec.b, Outcome)]
     trained = set(plays.training["arm"])
-    arms = trained & set(sides) or trained
+    arms = trained & {side.arm for spec in between for side in spec.outcomes} or trained
     if not arms:
         return None
     measures = _compared(contrasts, plays.training)
@@ -133,8 +128,7 @@ def _frontier(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
         ax.fill_between(curve["questions"], curve["low"], curve["high"], color=INK, alpha=0.08, linewidth=0)
     if ideal:
         ax.plot(ideal["questions"], ideal["net_reward"], "*", color=INK, markersize=11, label="ideal asker")
-    never = askers[(askers["asker"] == "random") & (askers["questions"] == 0)]["net_reward"]
-    for value in never:
+    for value in askers[(askers["asker"] == "random") & (askers["questions"] == 0)]["net_reward"]:
         ax.axhline(value, color=SOFT, linewidth=0.9, linestyle=(0, (1, 2)), label="no questions", zorder=1)
     baseline.draw(ax, points, palette, "questions", price)
     ax.set_xlabel("questions per game")

@@ -28,12 +28,12 @@ from slim_rl.lab.sections import gap_section
 
 
 def write(
-    manifest_path: Path, output_dir: Path, command: str, values: Path | None = None, paper: bool = False
+    manifest_path: Path, output_dir: Path, command: str, values: Sequence[Path] = (), paper: bool = False
 ) -> list[str]:
     """Writes the page of an experiment to `output_dir`, and returns its verdict in sentences.
 
     Args:
-        values: folder of an earlier page whose values replace the logs; None: read the logs.
+        values: folders of earlier pages whose values, together, replace the logs; none: read the logs.
         paper: whether to write each table as CSV, too, and each figure as PDF.
 
     Raises:
@@ -44,7 +44,7 @@ def write(
     if not manifest.sources:
         raise ConfigError(f"{manifest_path} has no sources. Name the logs of at least one condition.")
     text = _by_hand(manifest.text)
-    plays = Plays.read(values, manifest.treatment) if values else ex.read(manifest)
+    plays = ex.joined([Plays.read(each, manifest.treatment) for each in values]) if values else ex.read(manifest)
     measures = [name for name in manifest.measures if name in plays.held_out]
     rows = by_arm(plays.held_out, list(dict.fromkeys((*measures, "questions", "reward"))), HELD_OUT, plays.treatment)
     compared = ex.compare(plays, manifest, contrasts)

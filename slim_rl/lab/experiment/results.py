@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,8 @@ class Plays:
             training = _values(folder / "training.parquet", ["arm", "run"])
             askers = folder / "askers.parquet"  # missing in older folders
             simulated = _values(askers, ["asker"]) if askers.exists() else EMPTY
-            attributes = held_out.attrs
-            return cls(held_out, training, attributes["warnings"], attributes["provenance"], simulated, treatment)
+            warnings, entries = held_out.attrs["warnings"], held_out.attrs["provenance"]
+            return cls(held_out, training, warnings, entries, simulated, treatment)
         except Exception as error:  # pyarrow and pandas raise many kinds for a damaged file
             reason = " ".join(str(error).split())[:200]
             raise DataError(
@@ -92,6 +93,15 @@ class Plays:
                 *(self.table(outcome.model_copy(update={"when": when}), measure) for when in ("before", "after"))
             )
         return games.table(self.held_out, outcome.condition, outcome.arm, outcome.when).get(measure, EMPTY)
+
+
+def joined(parts: Sequence[Plays]) -> Plays:
+    """Returns the results of runs that were made on several machines; of an initial policy that several evaluated, the first."""
+    held_out, training = (pd.concat([getattr(part, name) for part in parts]) for name in ("held_out", "training"))
+    warnings, entries = (list(chain(*(getattr(part, name) for part in parts))) for name in ("warnings", "provenance"))
+    askers = max((part.askers for part in parts), key=len)  # all simulate the same games
+    held_out = held_out.drop_duplicates(KEYS, ignore_index=True)
+    return Plays(held_out, training, warnings, provenance.distinct(entries), askers, parts[0].treatment)
 
 
 def _values(path: Path, names: Sequence[str]) -> pd.DataFrame:
@@ -285,13 +295,11 @@ def _result(row: dict[str, Any], as_predicted: str) -> str:
         return NOT_RUN
     if np.isnan(p):
         return "cannot be told"  # as in published tables
-    if row["direction"] == "same":
-        return as_predicted if p < LEVEL else "not shown"
     if p >= LEVEL:
         return "not shown"
     if row["direction"] == "any":
         return "they differ"
-    return as_predicted if (row["value"] > 0) == (row["direction"] == "more") else "the opposite"
+    return as_predicted if row["direction"] in ("same", "more" if row["value"] > 0 else "less") else "the opposite"
 
 
 def by_seed(plays: Plays, measures: Sequence[str]) -> pd.DataFrame:
