@@ -20,6 +20,8 @@ _CPUS = (
     4  # Ray's count of shares, and not of cores: one for the rollout manager, one for its lock, the rest for the GPUs
 )
 _LOOK_SECONDS = 0.2
+# Ray's niceness of 15 starves on a machine that is busy otherwise. At 95% of the memory, its default, it ends a run that would fit.
+_RAY = {"worker_niceness": 0, "memory_usage_threshold": 0.98}
 _STORE = 200 << 20  # bytes for what actors hand each other: a step's dialogues
 
 
@@ -32,7 +34,7 @@ def main() -> int:
         object_store_memory=_STORE,
         include_dashboard=False,
         _node_ip_address="127.0.0.1",
-        _system_config={"worker_niceness": 0},  # Ray's 15 starves on a machine that is busy otherwise
+        _system_config=_RAY,
     )
     try:
         importlib.import_module("slime.utils.arguments")  # half a minute, while SGLang starts
