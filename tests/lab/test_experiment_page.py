@@ -82,7 +82,7 @@ def test_a_page_is_made_again_from_its_values_alone(
         games = whole.held_out[(whole.held_out["run"] == "") | ((whole.held_out["arm"] == "shy") == of_shy)]
         trained = whole.training[(whole.training["arm"] == "shy") == of_shy]
         replace(whole, held_out=games, training=trained).write(machine)
-    assert write(tmp_path / "experiment.yaml", tmp_path / "again", "slim-rl lab page here", machines) == said
+    assert write(tmp_path / "experiment.yaml", tmp_path / "again", "slim-rl lab page here", [*machines, first]) == said
     assert (tmp_path / "again" / "README.md").read_bytes() == (first / "README.md").read_bytes()
     for name in ("runs.csv", "contrasts.csv"):
         pd.testing.assert_frame_equal(*(pd.read_csv(made / name) for made in (tmp_path / "again", first)))

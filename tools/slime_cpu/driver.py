@@ -16,9 +16,8 @@ from slim_rl.backends.slime import driver
 from slime_cpu.flags import ENGINE, GPUS
 from slime_cpu.server import answers
 
-_CPUS = (
-    4  # Ray's count of shares, and not of cores: one for the rollout manager, one for its lock, the rest for the GPUs
-)
+# Ray's count of shares, and not of cores: one for the rollout manager, one for its lock, the rest for the GPUs
+_CPUS = 4
 _LOOK_SECONDS = 0.2
 # Ray's niceness of 15 starves on a machine that is busy otherwise. At 95% of the memory, its default, it ends a run that would fit.
 _RAY = {"worker_niceness": 0, "memory_usage_threshold": 0.98}

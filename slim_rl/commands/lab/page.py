@@ -14,11 +14,7 @@ def command(
     folder: Annotated[Path, typer.Argument(help="folder of an experiment, or its YAML file", show_default=False)],
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "--output-dir",
-            help="folder for README.md, results.html, figures and CSV; the YAML's by default",
-        ),
+        typer.Option("--output", "--output-dir", help="folder of the page, figures and CSV; the YAML's by default"),
     ] = None,
     values: Annotated[
         list[Path] | None,

@@ -96,11 +96,13 @@ class Plays:
 
 
 def joined(parts: Sequence[Plays]) -> Plays:
-    """Returns the results of runs that were made on several machines; of an initial policy that several evaluated, the first."""
-    held_out, training = (pd.concat([getattr(part, name) for part in parts]) for name in ("held_out", "training"))
+    """Returns the results of runs that were made on several machines; of what several have, the first."""
+    held_out, training = (
+        pd.concat([getattr(part, name) for part in parts]).drop_duplicates(keys, ignore_index=True)
+        for name, keys in (("held_out", KEYS), ("training", ["arm", "run", "step"]))
+    )
     warnings, entries = (list(chain(*(getattr(part, name) for part in parts))) for name in ("warnings", "provenance"))
     askers = max((part.askers for part in parts), key=len)  # all simulate the same games
-    held_out = held_out.drop_duplicates(KEYS, ignore_index=True)
     return Plays(held_out, training, warnings, provenance.distinct(entries), askers, parts[0].treatment)
 
 
