@@ -158,29 +158,32 @@ def test_a_step_is_told_when_its_dialogues_are_logged(
         with output.open("a") as file:
             file.write(text)
 
-    def heard() -> list[str]:
-        time.sleep(0.4)
-        return [line.removeprefix("slim-rl: ").partition(" reward")[0] for line in capsys.readouterr().err.splitlines()]
+    def heard(number: int) -> list[str]:
+        lines, over = list[str](), time.monotonic() + (20 if number else 0.2)
+        while len(lines) < max(number, 1) and time.monotonic() < over:
+            time.sleep(0.01)
+            lines += capsys.readouterr().err.splitlines()
+        return [line.removeprefix("slim-rl: ").partition(" reward")[0] for line in lines]
 
     log(0)
     log(1, upto=3)
     prints("perf 0: {'perf/train_time': 9.0}\n")  # of an earlier start
     with progress.told(path, output, dialogues=8, done=0, after=lambda: calls.append(None)):
         log(1, upto=5)
-        assert heard() == [], "neither an earlier start's step nor one that is not whole"
+        assert heard(0) == [], "neither an earlier start's step nor one that is not whole"
         log(1)
-        assert heard() == ["step    1:"]
+        assert heard(1) == ["step    1:"]
         prints(
             "[a] perf 1: {'rollout/x': 1, 'perf/rollout_time': 4.51, 'perf/longest_tokens_per_sec': np.float64(7.5)}\n"
         )
         prints("[b] perf 1: {'perf/save_model_time': 5.7, 'perf/update_weights_time': 0.12, 'perf/actor_train_time': 1.9, "
             "'perf/train_time': np.float64(2.96), 'perf/step_time': 13.3}\n[a] perf 2: {'perf/rollout_time': 4.0}\n")  # fmt: skip
         prints("[b] perf 2: {'perf/train_time': 2.0")
-        assert heard() == ["step    1: 4.5 s playing, 3.0 s training, 0.1 s new weights, 5.7 s saving"]
+        assert heard(1) == ["step    1: 4.5 s playing, 3.0 s training, 0.1 s new weights, 5.7 s saving"]
         log(2)
         prints(", 'perf/update_weights_time': 0.1}\n")
     spent = "step    2: 4.0 s playing, 2.0 s training, 0.1 s new weights"
-    assert heard() == ["step    2:", spent] and len(calls) == 3, "after each step, and at the end"
+    assert heard(2) == ["step    2:", spent] and len(calls) == 3, "after each step, and at the end"
 
 
 _STAND_INS = {  # an SGLang that answers, a Ray that is none, and a slime that stops

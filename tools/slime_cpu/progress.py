@@ -37,8 +37,9 @@ def told(log: Path, output: Path, dialogues: int, done: int, after: Callable[[],
     spent = seconds(output)
 
     def show() -> None:
+        trained = list(spent())  # read first: the dialogues of what has been trained are in the log by then
         played()
-        for line in spent():
+        for line in trained:
             say(line)
 
     def played() -> None:
