@@ -130,9 +130,8 @@ def test_a_stopped_run_saves_its_last_step_unless_diverged(
 
 def test_a_run_that_is_not_stopped_is_slimes_own(drive: Drive) -> None:
     code, events = drive()
-    assert code == 0 and [event for event in events if " saved" in event] == [
-        f"actor saved {step}" for step in (2, 5, 7)
-    ]
+    saved = [event for event in events if " saved" in event]
+    assert code == 0 and saved == ["actor saved 2", "actor saved 5", "actor saved 7"]
 
 
 @pytest.mark.parametrize("drive", SCRIPTS[::2], indirect=True, ids=str)
@@ -141,11 +140,11 @@ def test_engines_make_room_for_a_save_and_a_critic_is_saved_too(drive: Drive) ->
     assert events[-6:] == ["offload", "actor saved 1", "critic saved 1", "save 1", "dispose", "finish"]
 
 
-@pytest.mark.parametrize("switch", ["use_kl_loss", "use_opd", "keep_old_actor", ""])
+@pytest.mark.parametrize("switch", ["use_kl_loss", "use_opd", "keep_old_actor", "offload_train use_kl_loss", ""])
 def test_driver_resumed_run_samples_from_the_policy_first(drive: Drive, switch: str) -> None:
     """slime's actor holds the second set of weights after it has started: see docs/upstream.md, and tests/slime_cpu for the rest."""
-    _, events = drive(**{switch: True} if switch else {})
-    assert events[: events.index("generate 0")] == ["_switch_model actor"] * bool(switch)
+    _, events = drive(**dict.fromkeys(switch.split(), True))
+    assert events[: events.index("generate 0")] == ["_switch_model actor"] * (len(switch.split()) == 1), "or slime does"
 
 
 def test_flags_unknown_to_slime_and_a_folder_in_use_end_the_job(

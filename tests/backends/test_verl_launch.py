@@ -97,7 +97,8 @@ def test_the_three_models_come_from_the_environment() -> None:
     verl = compose(build_overrides(with_models(Config(), named)))
     assert (verl.actor_rollout_ref.model.path, verl.critic.model.path) == ("models/policy", "models/critic")
     assert verl.ray_kwargs.ray_init.runtime_env.env_vars.SLIM_RL_REFERENCE_MODEL == "models/reference"
-    alone = build_overrides(with_models(Config(), {"POLICY_MODEL": "models/policy", "CRITIC_MODEL": ""}))
+    assert with_models(Config(), dict.fromkeys(named, "")) == with_models(Config(), {})
+    alone = build_overrides(with_models(Config(), {"POLICY_MODEL": "models/policy"}))
     assert alone["critic.model.path"] == "models/policy" and not any("REFERENCE" in key for key in alone)
 
 
@@ -110,8 +111,7 @@ def test_odd_values_and_paths_survive_and_command_line_wins(tmp_path: Path) -> N
     verl = composed(config, "algorithm.gamma=0.25")
     assert [verl.trainer.project_name, verl.trainer.experiment_name] == list(odd.values())
     assert (verl.algorithm.gamma, verl.algorithm.lam) == (0.25, 0.5)
-    assert verl.actor_rollout_ref.model.path == folder
-    assert verl.trainer.default_local_dir == f"{folder}/run/checkpoints"
+    assert (verl.actor_rollout_ref.model.path, verl.trainer.default_local_dir) == (folder, f"{folder}/run/checkpoints")
 
 
 def test_hydras_own_command_line_reads_the_file(
@@ -142,9 +142,8 @@ def test_the_scripts_dry_run_prints_verls_command(
 ) -> None:
     """The script starts Python with these words; what they print is shown in this process, which has imported verl."""
     python = tmp_path / "python"
-    python.write_text(
-        f'#!/bin/sh\n[ "$1" = -m ] || exec {shlex.quote(sys.executable)} "$@"\npwd; printf "%s\\n" "$@"\n'
-    )
+    ours = shlex.quote(sys.executable)
+    python.write_text(f'#!/bin/sh\n[ "$1" = -m ] || exec {ours} "$@"\npwd; printf "%s\\n" "$@"\n')
     python.chmod(0o755)
     script, given = str(ROOT / "scripts/run_verl_selfplay.sh"), ["--set", "train.steps=7", "data.shuffle=false"]
     environment = os.environ | {"PYTHON": str(python)}

@@ -116,9 +116,10 @@ def test_a_lock_that_is_never_released_is_reported(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("slim_rl.partners.cassette.BUSY_SECONDS", 0.05)
     path = tmp_path / "a.sqlite"
     cassette = Cassette(path)
-    cassette.keep("k0", {}, 0, {"text": "zero"})
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
+        other.execute("BEGIN").execute("SELECT * FROM answers").fetchone()
+        assert cassette.keep("k0", {}, 0, {"text": "one"}) and cassette.trouble is None, "a reader stops no writer"
+        other.execute("ROLLBACK").execute("BEGIN IMMEDIATE")
         assert cassette.keep("k", {}, 0, {"text": "one"}) == {"text": "one"}
         assert cassette.trouble is not None and "database is locked. Make it writable" in cassette.trouble
     assert cassette.keep("k", {}, 0, {"text": "one"}) == cassette.get("k") and cassette.trouble is None
@@ -154,9 +155,10 @@ def test_cassette_file_of_something_else_is_refused_untouched(tmp_path: Path, st
 
 
 def test_cassette_empty_file_is_a_new_one(tmp_path: Path) -> None:
-    (tmp_path / "a.sqlite").touch()
-    cassette = Cassette(tmp_path / "a.sqlite")
-    assert cassette.keep("k", {}, 0, {"text": "one"}) == {"text": "one"} and len(recorded(tmp_path / "a.sqlite")) == 1
+    path = tmp_path / "a.sqlite"
+    path.touch()
+    assert Cassette(path).keep("k", {}, 0, {"text": "one"}) == {"text": "one"} and len(recorded(path)) == 1
+    assert path.read_bytes()[18] == 1, "closed, it needs no second file: read-only media will do"
 
 
 NO_ANSWERS = [b"\xff\xfe\x00", "[" * 100_000, None, "7", "null", "not json", "{}", '["text"]', '{"text": 5}']

@@ -106,8 +106,7 @@ def _writer(args: Namespace, phase: str, step: int) -> DialogueLog:
     config, save = config_of(args), getattr(args, "save", None)
     path = RunFolder(config, Path(save) if save else config.run_dir / _PROCESS).logs / f"{phase}.jsonl"
     if path not in _writers:
-        resumes = step if save and phase == "train" else None
-        _writers[path] = DialogueLog(path, from_step=resumes, seed=config.seed, tokens=config.log.tokens)
+        _writers[path] = DialogueLog(path, from_step=step if save else None, seed=config.seed, tokens=config.log.tokens)
     return _writers[path]
 
 

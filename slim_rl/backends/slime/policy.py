@@ -21,7 +21,7 @@ class SlimePolicy(Policy):
         samples: by routing key; two under self-play, else one.
 
     Attributes:
-        metas: by routing key, the engine's `meta_info` of each turn that it sampled, in their order.
+        metas: by routing key, the engine's `meta_info` of each turn that it sampled, in their order; an aborted game's are not read.
     """
 
     def __init__(
@@ -53,6 +53,5 @@ class SlimePolicy(Policy):
         post = partial(self.context.client.post, self.url, headers=headers)
         patience = self.context.config.slime.engine_retry_seconds
         sampled = await sample_turn(post, body, read, patience, lambda: self.state.aborted)
-        if sampled.finish != "abort":
-            self.metas[key].append(sampled.meta)
+        self.metas[key].append(sampled.meta)
         return sampled
