@@ -91,7 +91,7 @@ def test_megatron_and_sglang_compute_in_one_precision(tmp_path: Path, monkeypatc
         flags.precision(config, {"--sglang-dtype": ["float16"]})
     before = torch.get_num_threads()
     for asked, stored in (("auto", torch.float32), ("bfloat16", torch.bfloat16)):
-        args = Namespace(sglang_dtype=asked, params_dtype=torch.bfloat16, slim_rl={"train": {"threads": 2}})
+        args = Namespace(sglang_dtype=asked, params_dtype=torch.bfloat16, slim_rl={"train": {"threads": 2}}, use_opd=1)
         precision.init(args)
         assert (args.params_dtype, torch.get_num_threads()) == (stored, 2)
         torch.set_num_threads(before)

@@ -11,12 +11,23 @@ from typing import Any
 
 import torch
 
+from slim_rl.backends.slime.driver import SECOND_WEIGHTS
+
 
 def install(module: ModuleType) -> None:
     """Has `megatron.core.transformer.module` leave weights in float32 as they are."""
     base: Any = module.MegatronModule  # type: ignore[attr-defined]
     convert = base.bfloat16
     base.bfloat16 = lambda self: self if self.config.params_dtype == torch.float32 else convert(self)
+
+
+def in_place() -> None:
+    """Has slime send the weights from where Megatron trains them: its copy in memory is for a GPU, or for other weights to switch to."""
+    from slime.utils import tensor_backper
+
+    tensor_backper.TensorBackuper.create = lambda source_getter, single_tag: tensor_backper._TensorBackuperNoop(
+        source_getter, "actor"
+    )
 
 
 def init(args: Namespace) -> None:
@@ -26,5 +37,7 @@ def init(args: Namespace) -> None:
     """
     torch.set_num_threads(args.slim_rl.get("train", {}).get("threads", 1))
     args.recompute_granularity = args.recompute_method = None
+    if not any(getattr(args, name, False) for name in SECOND_WEIGHTS):
+        in_place()
     if getattr(args, "sglang_dtype", None) != "bfloat16":
         args.params_dtype = torch.float32

@@ -26,7 +26,7 @@ from slim_rl.runs import lock_folder
 # Megatron's messages, before it applies a gradient (`check_for_nan_in_loss_and_grad`, which slime leaves on)
 _NOT_FINITE = ("found NaN in local grad norm", "found Inf in local grad norm")
 # slime's arguments that load a second set of weights into the model: a reference, a teacher, the actor of an earlier step
-_SECOND_WEIGHTS = ("use_kl_loss", "kl_coef", "use_opd", "keep_old_actor")
+SECOND_WEIGHTS = ("use_kl_loss", "kl_coef", "use_opd", "keep_old_actor")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -131,7 +131,7 @@ class TrainedGroup:
         would be played with the reference's weights (docs/upstream.md).
         """
         args = self.group.args
-        others = any(getattr(args, name, False) for name in _SECOND_WEIGHTS)
+        others = any(getattr(args, name, False) for name in SECOND_WEIGHTS)
         if others and not args.offload_train and not args.debug_rollout_only:
             ray.get([actor._switch_model.remote("actor") for actor in self.group._actor_handlers])
 
