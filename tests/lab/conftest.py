@@ -37,7 +37,7 @@ def evaluation(path: Path, model: str, board_seed: int = 1) -> None:
         for i, board in enumerate(boards):
             fields = {"id": f"e{i}", "game_id": f"g{i}", "run": path.stem, "step": 0, "phase": "eval"}
             dialogue = synthetic.make_dialogue(rng, board, 4, "shy", **fields)
-            dialogue.arm, dialogue.policy = path.stem, {"model": model}
+            dialogue.arm, dialogue.policy = path.stem, {"model": str(Path(model).absolute())}  # slime logs it so
             file.write(orjson.dumps(dialogue.to_dict(tokens=False)) + b"\n")
 
 

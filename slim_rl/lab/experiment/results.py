@@ -184,7 +184,8 @@ def _assigned_to_runs(played: pd.DataFrame, runs: dict[str, tuple[str, str]]) ->
         run = model.parent.name if model.name == "model" else model.name
         if run in runs:
             parts.append(rows.assign(arm=runs[run][0], run=run, when="after"))
-        for arm in dict.fromkeys(arm for arm, initial in runs.values() if initial == policy):
+        started = (arm for arm, initial in runs.values() if Path(initial).absolute() == model.absolute())
+        for arm in dict.fromkeys(started):  # slime logs whole paths
             parts.append(rows.assign(arm=arm, run="", when="before"))
     return pd.concat(parts, ignore_index=True) if parts else played.iloc[:0].assign(when="")
 
