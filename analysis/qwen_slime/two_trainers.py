@@ -7,9 +7,11 @@ Reads the committed values of both experiments, of arm shy, and writes two_train
 
 from pathlib import Path
 
+import pandas as pd
+
 from slim_rl.analysis.figures import colours, curve, legend, panels, style, to_bytes
-from slim_rl.analysis.held_out import comparable
 from slim_rl.files import write_atomically
+from slim_rl.lab.experiment.figures import training_curves
 from slim_rl.lab.experiment.results import Plays
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -18,22 +20,14 @@ MEASURES = ("questions", "reward")
 
 
 def draw(folders: dict[str, Path]) -> bytes:
-    """Returns the figure as PNG; one line per trainer, thin ones per seed."""
-    curves = {}
-    for trainer, folder in folders.items():
-        rows = Plays.read(folder).training.query("arm == 'shy'")
-        tables = {name: rows.pivot(index="step", columns="run", values=name) for name in MEASURES}
-        measures = {
-            name: {"mean": table.mean(axis=1), "runs": {run: table[run].tolist() for run in table}}
-            for name, table in tables.items()
-        }
-        curves[trainer] = {"steps": tables["reward"].index.tolist(), "measures": measures}
-    about = {name: comparable()[name].about for name in MEASURES}
+    """Returns the figure as PNG: one line per trainer, thin ones per seed."""
+    trained = [Plays.read(folder).training.query("arm == 'shy'").assign(arm=name) for name, folder in folders.items()]
+    plays = Plays(pd.DataFrame(), pd.concat(trained))
     with style():
         figure, axes = panels(len(MEASURES), len(MEASURES), 4.4, 3.5)
-        for ax, name in zip(axes, MEASURES, strict=True):
-            curve(ax, {"arms": list(folders), "curves": curves, "measures": about}, name)
-        legend(figure, colours(list(folders)))
+        for ax, measure in zip(axes, MEASURES, strict=True):
+            curve(ax, training_curves(plays, set(folders), measure), measure)
+        legend(figure, colours(plays.arms))
         return to_bytes(figure, "png")
 
 

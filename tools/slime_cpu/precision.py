@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from slim_rl.backends.slime.driver import SECOND_WEIGHTS
+from slime_cpu import weights
 
 
 def install(module: ModuleType) -> None:
@@ -21,23 +22,14 @@ def install(module: ModuleType) -> None:
     base.bfloat16 = lambda self: self if self.config.params_dtype == torch.float32 else convert(self)
 
 
-def in_place() -> None:
-    """Has slime send the weights from where Megatron trains them: its copy in memory is for a GPU, or for other weights to switch to."""
-    from slime.utils import tensor_backper
-
-    tensor_backper.TensorBackuper.create = lambda source_getter, single_tag: tensor_backper._TensorBackuperNoop(
-        source_getter, "actor"
-    )
-
-
 def init(args: Namespace) -> None:
-    """slime's ``--custom-megatron-init-path``: Megatron computes with `train.threads`, keeps activations, and makes the weights in float32.
+    """slime's ``--custom-megatron-init-path``: Megatron computes with `train.threads`, keeps activations, and has one copy of the weights, in float32.
 
     Packs are small here, and to recompute activations takes a quarter of a step's operations.
     """
     torch.set_num_threads(args.slim_rl.get("train", {}).get("threads", 1))
     args.recompute_granularity = args.recompute_method = None
     if not any(getattr(args, name, False) for name in SECOND_WEIGHTS):
-        in_place()
+        weights.in_place()
     if getattr(args, "sglang_dtype", None) != "bfloat16":
         args.params_dtype = torch.float32

@@ -44,12 +44,12 @@ def _training(plays: Plays, contrasts: Contrasts, rows: Rows) -> Figure | None:
     measures = _compared(contrasts, plays.training)
     figure, axes = panels(len(measures), 2 if len(measures) == 4 else 3, 4.4, 3.5)
     for ax, measure in zip(axes, measures, strict=True):
-        curve(ax, _curves(plays, arms, measure), measure)
+        curve(ax, training_curves(plays, arms, measure), measure)
     legend(figure, {arm: colour for arm, colour in colours(plays.arms).items() if arm in arms})
     return figure
 
 
-def _curves(plays: Plays, arms: set[str], measure: str) -> dict[str, Any]:
+def training_curves(plays: Plays, arms: set[str], measure: str) -> dict[str, Any]:
     """Returns the measure over training in these arms, slightly smoothed, for `curve`."""
     curves: dict[str, Any] = {arm: {} for arm in plays.arms}
     for arm in arms:
