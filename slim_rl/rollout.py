@@ -1,7 +1,7 @@
 """Dotted paths for slime's command line.
 
 --custom-generate-function-path slim_rl.rollout.generate
---dynamic-sampling-filter-path slim_rl.rollout.keep_usable_groups
+--rollout-sample-filter-path slim_rl.rollout.keep_usable_groups
 --custom-reward-post-process-path slim_rl.rollout.normalize_rewards
 --custom-rollout-log-function-path slim_rl.rollout.log_rollout
 --custom-eval-rollout-log-function-path slim_rl.rollout.log_eval_rollout

@@ -17,11 +17,12 @@ class TrlConfig(Section):
 class SlimeConfig(Section):
     """Settings of the slime hook. `train.stop_failures` applies here too."""
 
+    spare_games: int = Field(0, ge=0)
+    """games that a step plays beyond train.games_per_step, to replace groups that are dropped"""
     min_survivors: float = Field(0.5, ge=0, le=1)
-    """a group of which a smaller share succeeded is dropped, if another is being played in its place
-    (over-sampling)"""
+    """a group of which a smaller share succeeded is dropped, if a spare one can take its place"""
     drop_equal_rewards: bool = False
-    """also drop groups whose games all have the same reward: they teach nothing, but replacing them costs a new group"""
+    """also drop groups whose games all have the same reward: they teach nothing"""
     engine_retry_seconds: Annotated[float, PACE] = Field(60.0, ge=0)
     """seconds to wait out an engine that answers with errors"""
 

@@ -183,10 +183,9 @@ class TrainConfig(Section):
     games_per_step: Annotated[
         int,
         Key(
-            "--rollout-batch-size",
             verl="data.train_batch_size",
-            note="TRL counts dialogues: games_per_step × group_size, which is also slime's --global-batch-size, in self-play twice as "
-            "many; verl's mini-batch is one step: this many games, twice as many in self-play",
+            note="slime: --rollout-batch-size, with slime.spare_games; TRL counts dialogues: games_per_step × group_size, which is also "
+            "slime's --global-batch-size, in self-play twice as many; verl's mini-batch is one step: this many games, twice as many in self-play",
         ),
     ] = Field(16, ge=1)
     """games of one rollout"""

@@ -17,6 +17,7 @@ from slim_rl.games.matching.partners.scripted import ShyPartner
 from tests.backends.slime_setup import Sample, Status, make_args, make_group, play_group, run, serve
 
 from slim_rl.backends.slime import log as metrics  # isort: skip
+from slim_rl.backends.slime.rewards import flat  # isort: skip
 from slim_rl.rollout import keep_usable_groups, log_eval_rollout, log_rollout, normalize_rewards  # isort: skip
 
 
@@ -68,24 +69,25 @@ def test_no_normalisation_where_slime_has_none(args: Any, estimator: str, normal
     assert found == ([0.25, 0.75, 0.5], [0.25, 0.75, 0.0])
 
 
+FAILED, EQUAL, GOOD, HALF = [0.1, None, None, None], [0.3, 0.3, 0.3, None], [0.1, 0.2, 0.3, 0.4], [0.1, 0.2, None, None]
+
+
 @pytest.mark.parametrize(
-    ("group", "settings", "reason"),
+    ("groups", "settings", "kept"),
     [
-        ([0.1, 0.2, 0.3, 0.4], {}, None),
-        ([0.1, 0.2, None, None], {}, None),
-        ([0.1, None, None, None], {}, "too_few_played"),
-        ([None] * 4, {"min_survivors": 0.0, "drop_equal_rewards": True}, "equal_rewards"),
-        ([0.3, 0.3, 0.3, None], {"drop_equal_rewards": True}, "equal_rewards"),
-        ([0.3, 0.3, 0.3, 0.3], {}, None),
-        ([0.3, None, None, None], {"min_survivors": 0.25}, None),
+        ([EQUAL, HALF, GOOD], {}, [0, 1]),
+        ([FAILED, EQUAL, [None] * 4, GOOD], {"drop_equal_rewards": True}, [3, 1]),
+        ([FAILED, GOOD, GOOD], {"min_survivors": 0.25}, [0, 1]),
+        ([[None] * 4, EQUAL, GOOD], {"min_survivors": 0.0}, [1, 2]),
+        ([FAILED, FAILED], {}, [0, 1]),
     ],
 )
-def test_groups_that_are_kept(tmp_path: Path, group: Any, settings: dict[str, Any], reason: str | None) -> None:
-    args, samples = make_args(tmp_path, 0, tmp_path, {"slime": settings}), [sample(reward) for reward in group]
-    for handed in (samples, [[each] for each in samples]):
-        output = keep_usable_groups(args, handed)
-        assert (bool(output.keep), output.reason) == (reason is None, reason)
-        assert output.keep or output.keep_when_insufficient, "where no group can take its place, nothing is drawn again"
+def test_groups_that_are_kept(tmp_path: Path, groups: Any, settings: dict[str, Any], kept: list[int]) -> None:
+    args = make_args(tmp_path, 0, tmp_path, {"slime": settings, "train": {"games_per_step": 2}})
+    played = [[sample(reward, number) for reward in group] for number, group in enumerate(groups)]
+    for handed in (list(played), [[[each] for each in group] for group in played]):
+        keep_usable_groups(args, handed)
+        assert [next(flat(group)).group_index for group in handed] == kept, "too few to choose from: all stay"
 
 
 # --- the log

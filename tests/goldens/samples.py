@@ -17,8 +17,8 @@ CASES: dict[str, dict[str, Any]] = {
 }
 OF_SLIME = {
     "custom_generate_function_path": "slim_rl.rollout.generate", "rollout_global_dataset": True, "group_rm": False,
-    "dynamic_sampling_filter_path": "slim_rl.rollout.keep_usable_groups", "over_sampling_batch_size": 2, "custom_rm_path": None,
-    "rollout_sample_filter_path": None, "rollout_all_samples_process_path": None, "num_rollout": 1, "rm_type": None, "rm_url": None,
+    "rollout_sample_filter_path": "slim_rl.rollout.keep_usable_groups", "over_sampling_batch_size": 2, "custom_rm_path": None,
+    "dynamic_sampling_filter_path": None, "rollout_all_samples_process_path": None, "num_rollout": 1, "rm_type": None, "rm_url": None,
     "custom_reward_post_process_path": "slim_rl.rollout.normalize_rewards", "mask_offpolicy_in_partial_rollout": False,
 }  # fmt: skip
 

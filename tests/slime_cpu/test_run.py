@@ -22,7 +22,7 @@ from tests.slime_cpu.runs import DIALOGUES, RATE, SECONDS, STEPS, Run, Started, 
 
 pytestmark = [pytest.mark.slime, pytest.mark.timeout(2 * SECONDS)]
 DOWN_SECONDS = 2
-# eight dialogues at a time, so that there is a middle; two of six groups are called off in each step
+# eight dialogues at a time, so that there is a middle; of six groups one is called off and a spare one dropped in each step
 OWN = ["--sglang-server-concurrency=8", "--over-sampling-batch-size=6"]
 
 
@@ -35,7 +35,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
 def start(run: Run, name: str) -> Started:
     """The same command each time."""
-    changes = ["train.save_every=25", "train.stop_failures=0.2", "slime.engine_retry_seconds=4"]
+    changes = ["slime.spare_games=1", "train.save_every=25", "train.stop_failures=0.2", "slime.engine_retry_seconds=4"]
     return run.start(run.folder.parent / f"{name}.log", *changes, own=OWN)
 
 

@@ -64,9 +64,10 @@ def _of_run(config: Config, folder: Path) -> dict[str, Any]:
         "--prompt-data": config.data.train,
         "--eval-prompt-data": ["matching", config.data.eval] if evaluates else None,
         "--n-samples-per-eval-prompt": 1 if evaluates else None,  # many games with one dialogue each: the tightest mean
+        "--rollout-batch-size": config.train.games_per_step + config.slime.spare_games,
         "--global-batch-size": config.train.dialogues * config.seats_trained,  # one update per step: on-policy
-        # slime counts a step's games as its dialogues, so under self-play the rate would decay in half the steps
-        "--lr-decay-iters": config.train.steps if config.selfplay else None,
+        # slime counts a step's updates by the games it plays: under self-play or with spare ones the rate would decay too soon or too late
+        "--lr-decay-iters": config.train.steps if config.selfplay or config.slime.spare_games else None,
         "--max-tokens-per-gpu": max(TOKENS_PER_GPU, config.limits.context_tokens or 0),
         "--custom-advantage-function-path": TURN_ADVANTAGES if make_training_reward(config).by_turn else None,
         "--router-policy": router_policy() or None,

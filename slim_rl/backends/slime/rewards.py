@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from slime.rollout.filter_hub.base_types import DynamicFilterOutput
 from slime.utils.types import Sample
 
 from slim_rl.backends.slime import RECORD
 from slim_rl.backends.slime.context import config_of
+from slim_rl.config import Config
 from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.dialogue.training_reward import by_token, make_training_reward
@@ -74,23 +74,26 @@ def use_turn_advantages(args: Namespace, rollout_data: dict[str, Any]) -> None:
     rollout_data["advantages"] = rollout_data["returns"] = rollout_data.pop(_CARRIED)
 
 
-def keep_usable_groups(args: Namespace, samples: Sequence[Any], **_: Any) -> DynamicFilterOutput:
-    """Returns whether slime keeps a group, as its ``--dynamic-sampling-filter-path``.
+def keep_usable_groups(args: Namespace, groups: list[Any]) -> None:
+    """Leaves the groups that a step trains on in a rollout's list, as slime's ``--rollout-sample-filter-path``.
 
-    A group is dropped if too few of its games were played (`slime.min_survivors`) or, by config, if all their rewards are equal. slime
-    counts the drops by reason. It is dropped only if another group in flight can take its place, that is with an
-    ``--over-sampling-batch-size`` above the batch. Otherwise slime would draw a whole new batch and abort what it does not need, after
-    the partner's calls were billed. In a group that is kept, failed games are masked, and excluded from the group's mean and standard
-    deviation.
+    Groups beyond `train.games_per_step` are dropped: first those of which too few games were played (`slime.min_survivors`), then, by
+    config, those whose rewards are all equal, then those drawn last. Every group has been played to its end. slime's dynamic sampling
+    would keep those that end first: in dialogues, those with the fewest questions. In a group that is kept, failed games are masked, and
+    excluded from the group's mean and standard deviation.
     """
-    config, group = config_of(args), [dialogue_of(sample) for sample in flat(samples)]
-    training_reward = make_training_reward(config)
-    rewards = [paid for dialogue in group if (paid := training_reward.reward(dialogue)) is not None]
-    if len(rewards) < config.slime.min_survivors * len(group):
-        return DynamicFilterOutput(keep=False, reason="too_few_played", keep_when_insufficient=True)
-    if config.slime.drop_equal_rewards and (not rewards or max(rewards) - min(rewards) < _SAME):
-        return DynamicFilterOutput(keep=False, reason="equal_rewards", keep_when_insufficient=True)
-    return DynamicFilterOutput(keep=True)
+    config = config_of(args)
+    groups.sort(key=lambda group: _flaw(config, group))
+    del groups[config.train.games_per_step :]
+
+
+def _flaw(config: Config, samples: Sequence[Any]) -> int:
+    """Returns 2 for a group with too few played games, 1 for equal rewards if these are dropped, otherwise 0."""
+    dialogues, training_reward = [dialogue_of(sample) for sample in flat(samples)], make_training_reward(config)
+    rewards = [paid for dialogue in dialogues if (paid := training_reward.reward(dialogue)) is not None]
+    if not rewards or len(rewards) < config.slime.min_survivors * len(dialogues):
+        return 2
+    return int(config.slime.drop_equal_rewards and max(rewards) - min(rewards) < _SAME)
 
 
 def flat(samples: Iterable[Any]) -> Iterable[Sample]:
