@@ -27,7 +27,7 @@ def _command(name: str, level: str) -> list[str]:
     context = command.make_context(f"slim-rl {name}", [], resilient_parsing=True)
     usage = context.get_usage().removeprefix("Usage: ")
     records = [each for parameter in command.get_params(context) if (each := parameter.get_help_record(context))]
-    rows = [(f"`{names}`", text) for names, text in records if names != "--help"]
+    rows = [(f"`{names.replace('list[Path]', 'path')}`", text) for names, text in records if names != "--help"]
     return [
         f"{level} slim-rl {name}\n",
         f"```\n{usage}\n```\n",
