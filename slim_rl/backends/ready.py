@@ -8,7 +8,7 @@ from slim_rl.backends import say
 from slim_rl.backends.cost import estimate_cost, paid_of
 from slim_rl.config import Config
 from slim_rl.config.trainers import shortened
-from slim_rl.dialogue.games_file import deal, digest_of, existing_rows, games_files
+from slim_rl.dialogue.games_file import MAKE, deal, digest_of, existing_rows, games_files
 from slim_rl.dialogue.log import first_trained
 from slim_rl.dialogue.players import make_partners
 from slim_rl.dialogue.training_reward import make_training_reward
@@ -30,7 +30,7 @@ def check_start(config: Config, folder: RunFolder, fresh: bool = False) -> None:
     try_partner(config)
     if note := shortened(config):
         say(note)
-    for name, dialogues, member in paid_of(config, config.train.steps * config.train.dialogues):
+    for name, dialogues, member in paid_of(config, config.train.steps * config.dialogues_played):
         say(f"{name}: {dialogues:,} dialogues in training, {estimate_cost(member, dialogues)}.")
 
 
@@ -71,7 +71,7 @@ def check_games(config: Config, logs: Path | None = None) -> None:
         if split == "train" and games * (1 + twice) < config.train.games_per_step:
             raise DataError(
                 f"data.train={path} has {count(games, 'game')}, too few for a step of train.games_per_step={config.train.games_per_step}; "
-                "raise data.num_train, or lower it."
+                f"lower it, or make more: raise data.num_train, then `{MAKE}`."
             )
         if split == "train":
             began = first_trained(logs) if logs else None

@@ -217,6 +217,12 @@ class Config(Section):
         return 2 if self.selfplay else 1
 
     @property
+    def dialogues_played(self) -> int:
+        """Dialogues of one step, with slime those of its spare games too."""
+        spare = self.slime.spare_games if self.train.backend == "slime" else 0
+        return (self.train.games_per_step + spare) * self.train.group_size
+
+    @property
     def run_dir(self) -> Path:
         """The run's folder."""
         return self.output_dir / self.name

@@ -223,10 +223,9 @@ def existing_rows(config: Config, split: Split) -> list[GameRow]:
     """Returns the rows of a split's file after checking that the config asks for them.
 
     Raises:
-        DataError: the file cannot be read, was generated from other settings, has fewer games than a training step plays, or shares
-            a game with the other split.
+        DataError: the file cannot be read, was generated from other settings, or shares a game with the other split.
     """
-    path, number = games_files(config)[split]
+    path, _ = games_files(config)[split]
     rows = read_rows(path, make_environment(config), seats_of(config))
     spec = _spec(config, split)
     for row in rows:
@@ -236,12 +235,6 @@ def existing_rows(config: Config, split: Split) -> list[GameRow]:
                     f"{path} was made with {key}={value!r}, but the config has {key}={spec.get(key)!r}: name another file "
                     f"(--set data.{split}=...), or make it again with `{MAKE}`."
                 )
-    step = config.train.games_per_step
-    if split == "train" and len(rows) < min(number, step):
-        raise DataError(
-            f"{path} has {len(rows)} games, but data.num_train is {number} and one training step plays {step}: "
-            f"make it again with `{MAKE}`, or lower train.games_per_step."
-        )
     if shared := _ids_of_other(config, split).intersection(row.game_id for row in rows):
         raise DataError(
             f"{config.data.train} and {config.data.eval} share {len(shared)} games, so that the eval games would be trained "

@@ -235,7 +235,7 @@ def make_partner(config: Config) -> Partner | None:
     if not (isinstance(made, type) and issubclass(made, Partner)):
         raise ConfigError(f"partner.kind={section.kind} is not a subclass of slim_rl.Partner; make it one.")
     try:
-        usual = min(max(config.train.dialogues, LEAST_CONCURRENCY), MOST_CONCURRENCY)
+        usual = min(max(config.dialogues_played, LEAST_CONCURRENCY), MOST_CONCURRENCY)
         return made.from_config(section.changed(openai={"concurrency": section.openai.concurrency or usual}))
     except TypeError as error:
         raise ConfigError(

@@ -17,7 +17,6 @@ from slim_rl.games.matching.partners.scripted import ShyPartner
 from tests.backends.slime_setup import Sample, Status, make_args, make_group, play_group, run, serve
 
 from slim_rl.backends.slime import log as metrics  # isort: skip
-from slim_rl.backends.slime.rewards import flat  # isort: skip
 from slim_rl.rollout import keep_usable_groups, log_eval_rollout, log_rollout, normalize_rewards  # isort: skip
 
 
@@ -77,17 +76,23 @@ FAILED, EQUAL, GOOD, HALF = [0.1, None, None, None], [0.3, 0.3, 0.3, None], [0.1
     [
         ([EQUAL, HALF, GOOD], {}, [0, 1]),
         ([FAILED, EQUAL, [None] * 4, GOOD], {"drop_equal_rewards": True}, [3, 1]),
-        ([FAILED, GOOD, GOOD], {"min_survivors": 0.25}, [0, 1]),
-        ([[None] * 4, EQUAL, GOOD], {"min_survivors": 0.0}, [1, 2]),
+        ([FAILED, [None] * 4, GOOD], {"min_survivors": 0.0}, [0, 2]),
         ([FAILED, FAILED], {}, [0, 1]),
     ],
 )
 def test_groups_that_are_kept(tmp_path: Path, groups: Any, settings: dict[str, Any], kept: list[int]) -> None:
     args = make_args(tmp_path, 0, tmp_path, {"slime": settings, "train": {"games_per_step": 2}})
     played = [[sample(reward, number) for reward in group] for number, group in enumerate(groups)]
-    for handed in (list(played), [[[each] for each in group] for group in played]):
-        keep_usable_groups(args, handed)
-        assert [next(flat(group)).group_index for group in handed] == kept, "too few to choose from: all stay"
+    keep_usable_groups(args, played)
+    assert [group[0].group_index for group in played] == kept, "too few to choose from: all stay"
+
+
+def test_dropped_groups_are_logged(args: Any, samples: Any, tmp_path: Path) -> None:
+    args.slim_rl["train"] = {"games_per_step": 1}
+    keep_usable_groups(args, groups := [samples[:2], samples[2:]])
+    for step in (0, 1):
+        log_rollout(step, args, groups, {}, 1.0)
+    assert [line.step for line in logged(tmp_path)] == [0] * 4 + [1] * 2
 
 
 # --- the log

@@ -86,17 +86,12 @@ def test_missing_files_are_made_once_and_share_no_game(tmp_path: Path) -> None:
     assert not ids(train) & ids(held_out)
 
 
-CHANGED: list[tuple[dict[str, Any], str]] = [
-    ({"data": {"seed": 1}}, "seed=0, but the config has seed=1"),
-    ({"game": {"n": 4}}, "n=3, but the config has n=4"),
-    ({"data": {"seat": "both"}}, "seat=0"),
-    ({"data": {"num_train": 7}, "train": {"games_per_step": 7}}, "has 6 games, but .* one training step plays 7"),
-]
+CHANGED = {"has seed=1": {"data": {"seed": 1}}, "has n=4": {"game": {"n": 4}}, "seat=0": {"data": {"seat": "both"}}}
 
 
 def test_file_of_other_settings_is_refused(tmp_path: Path) -> None:
     ensure_games(config(tmp_path))
-    for changes, sentence in CHANGED:
+    for sentence, changes in CHANGED.items():
         with pytest.raises(DataError, match=sentence):
             ensure_games(config(tmp_path, **changes))
 

@@ -21,7 +21,7 @@ from tests.slime_cpu.conftest import PYTHON, need_slime  # noqa: E402
 from tests.slime_cpu.runs import DIALOGUES, RATE, SECONDS, STEPS, Run, Started, versions  # noqa: E402
 
 pytestmark = [pytest.mark.slime, pytest.mark.timeout(2 * SECONDS)]
-DOWN_SECONDS = 2
+DOWN_SECONDS, PLAYED = 2, DIALOGUES * 5 // 4  # with the spare game
 # eight dialogues at a time, so that there is a middle; of six groups one is called off and a spare one dropped in each step
 OWN = ["--sglang-server-concurrency=8", "--over-sampling-batch-size=6"]
 
@@ -43,7 +43,7 @@ def start(run: Run, name: str) -> Started:
 def killed(run: Run) -> str:
     """What a run says whose engine is killed in its third step, while dialogues are played."""
     started = start(run, "first")
-    started.until(lambda: len(run.logged()) == 2 * DIALOGUES)
+    started.until(lambda: len(run.logged()) == 2 * PLAYED)
     asked = len(run.partner.requests)
     started.until(lambda: len(run.partner.requests) > asked + DIALOGUES // 2)
     started.kill_the_engine()
@@ -70,7 +70,7 @@ def resumed(run: Run, killed: str) -> str:
     run.partner.down = False
     # its dialogues are logged before the step is trained: the next step finds the partner down
     # (those of the killed run stay in the log until then)
-    started.until(lambda: sum(line["step"] == 2 and not line["failure"] for line in run.logged()) == DIALOGUES)
+    started.until(lambda: sum(line["step"] == 2 and not line["failure"] for line in run.logged()) == PLAYED)
     run.partner.down = True
     assert started.ended() == 1, started.said
     assert started.left() == []
@@ -82,13 +82,13 @@ def test_resumed_run_trains_on_the_next_games(run: Run, resumed: str) -> None:
     measured = run.measured()
     assert measured["train/lr-pg_0"] == pytest.approx([RATE * (1 - (step + 1) / STEPS) for step in range(3)])
     assert measured["train/kl_loss"][2] > 0, "the actor has left the reference"
-    assert len({game for step in range(3) for game in run.games(step)}) == 4 * 3
+    assert len({game for step in range(3) for game in run.games(step)}) == 5 * 3
 
 
 def test_a_partner_that_is_down_for_a_while_costs_no_game(run: Run, resumed: str) -> None:
     step = [line for line in run.logged() if line["step"] == 2]
     retries = [turn["usage"]["retries"] for line in step for turn in line["turns"] if turn.get("usage")]
-    assert len(step) == DIALOGUES and not any(line["failure"] for line in step)
+    assert len(step) == PLAYED and not any(line["failure"] for line in step)
     assert sum(retries) > 0
 
 

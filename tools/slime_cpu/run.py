@@ -112,7 +112,7 @@ def train(path: Path, config: Config, changes: Sequence[str], slime_flags: Seque
         command = ["bash", str(SCRIPT), *(f"--set={change}" for change in changes), *ours, *slime_flags]
         variables = of_the_script(slime, megatron)
         variables |= {"CONFIG": str(path), "MODEL": model, "SAVE_DIR": str(folder), "PYTHON": sys.executable}
-        played, done = config.train.dialogues * config.seats_trained, last_whole(folder)
+        played, done = config.dialogues_played * config.seats_trained, last_whole(folder)
         began = log.stat().st_size if log.exists() else 0
         log_file = RunFolder(config, folder).logs / "train.jsonl"
         steps = told(log_file, log, played, -1 if done is None else done, partial(keep_last, folder / "hf"))

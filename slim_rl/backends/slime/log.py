@@ -25,7 +25,7 @@ except ModuleNotFoundError:  # v0.3.1
 
 from slim_rl.backends.slime import RECORD
 from slim_rl.backends.slime.context import config_of
-from slim_rl.backends.slime.rewards import dialogue_of, flat
+from slim_rl.backends.slime.rewards import dialogue_of, dropped, flat
 from slim_rl.dialogue.failures import Failures, nothing_measured
 from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.measures import TRACKED, batch_metrics
@@ -38,14 +38,15 @@ from slim_rl.runs import RunFolder
 def log_rollout(
     rollout_id: int, args: Namespace, samples: Sequence[Any], rollout_extra_metrics: Any, rollout_time: float
 ) -> bool:
-    """slime's ``--custom-rollout-log-function-path``: logs the dialogues of `samples`, and metrics under ``dialogue/``.
+    """slime's ``--custom-rollout-log-function-path``: logs the dialogues played, those of dropped groups too, and metrics under ``dialogue/``.
 
     Raises:
         RunStopped: the partner takes no more calls, or more than `train.stop_failures` of the rollout's dialogues failed. `driver` then
             saves what was trained before.
     """
     global _begun
-    config, samples, _begun = config_of(args), list(flat(samples)), True
+    config, samples, _begun = config_of(args), [*flat(samples), *dropped], True
+    dropped.clear()
     for sample in samples:
         (sample.metadata or {}).get(RECORD, {})["step"] = rollout_id  # which slime tells nothing else in this process
     if getattr(args, "load_debug_rollout_data", None):  # played and logged by another run

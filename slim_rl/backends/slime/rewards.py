@@ -23,6 +23,9 @@ _GROUPED = ("grpo", "gspo", "cispo", "reinforce_plus_plus_baseline")  # estimato
 _SCALED = ("grpo", "gspo", "cispo")
 _SAME = 1e-6
 
+# Samples of a rollout's dropped groups, until they are logged: slime filters and logs in one process
+dropped: list[Sample] = []
+
 # slime's batches carry little of a sample's own fields to the processes that train. This one list of a number per token is there for
 # distillation, which nothing here uses; it is cut for context parallelism and moved to the GPU as logprobs are.
 _CARRIED = "teacher_log_probs"
@@ -80,16 +83,17 @@ def keep_usable_groups(args: Namespace, groups: list[Any]) -> None:
     Groups beyond `train.games_per_step` are dropped: first those of which too few games were played (`slime.min_survivors`), then, by
     config, those whose rewards are all equal, then those drawn last. Every group has been played to its end. slime's dynamic sampling
     would keep those that end first: in dialogues, those with the fewest questions. In a group that is kept, failed games are masked, and
-    excluded from the group's mean and standard deviation.
+    excluded from the group's mean and standard deviation. Dropped groups are logged too (`log_rollout`).
     """
     config = config_of(args)
     groups.sort(key=lambda group: _flaw(config, group))
+    dropped[:] = flat(groups[config.train.games_per_step :])
     del groups[config.train.games_per_step :]
 
 
 def _flaw(config: Config, samples: Sequence[Any]) -> int:
     """Returns 2 for a group with too few played games, 1 for equal rewards if these are dropped, otherwise 0."""
-    dialogues, training_reward = [dialogue_of(sample) for sample in flat(samples)], make_training_reward(config)
+    dialogues, training_reward = list(map(dialogue_of, flat(samples))), make_training_reward(config)
     rewards = [paid for dialogue in dialogues if (paid := training_reward.reward(dialogue)) is not None]
     if not rewards or len(rewards) < config.slime.min_survivors * len(dialogues):
         return 2
