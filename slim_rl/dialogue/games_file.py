@@ -225,7 +225,7 @@ def existing_rows(config: Config, split: Split) -> list[GameRow]:
     Raises:
         DataError: the file cannot be read, was generated from other settings, or shares a game with the other split.
     """
-    path, _ = games_files(config)[split]
+    path = games_files(config)[split][0]
     rows = read_rows(path, make_environment(config), seats_of(config))
     spec = _spec(config, split)
     for row in rows:
