@@ -15,7 +15,10 @@ from slim_rl.lab.experiment.figures import training_curves
 from slim_rl.lab.experiment.results import Plays
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
-TRAINERS = {"slime, groups that end first": RESULTS / "qwen_slime" / "ends_first", "TRL, adapters": RESULTS / "qwen" / "arms"}
+TRAINERS = {
+    "slime, groups that end first": RESULTS / "qwen_slime" / "ends_first",
+    "TRL, adapters": RESULTS / "qwen" / "arms",
+}
 MEASURES = ("questions", "reward")
 
 

@@ -7,7 +7,7 @@ from slim_rl.dialogue.measures import Place, shown_in
 
 # the trainer's own numbers: name in its metrics, name on the line, format
 _USUAL = ("agreed", "finished")  # ends of a game that was played, with proposals or without
-_PAID, _KL = ("train_reward", "paid", ".3f"), ("kl", "kl", ".3f")
+_TRAINED, _KL = ("train_reward", "train reward", ".3f"), ("kl", "kl", ".3f")
 
 
 def step_line(step: int, logs: Mapping[str, Any], width: int = 80, played: str = "") -> str:
@@ -20,7 +20,7 @@ def step_line(step: int, logs: Mapping[str, Any], width: int = 80, played: str =
     """
     first, last = (
         [f"{label} {logs[name]:{form}}" for name, label, form in some if logs.get(name) is not None]
-        for some in (_entries("step"), [_PAID, *_entries("step end"), _KL])
+        for some in (_entries("step"), [_TRAINED, *_entries("step end"), _KL])
     )
     stops = {name.removeprefix("stop/"): logs[name] for name in sorted(logs) if name.startswith("stop/")}
     unusual = [f"{reason} {share:.0%}" for reason, share in stops.items() if share and reason not in _USUAL]

@@ -24,7 +24,7 @@ SHIPPED: dict[str, tuple[Any, str]] = {
     "name": ("matching", ""),
     "game.p_observed": (
         0.2,
-        "this, p_observed_2, scales and hardness make asking pay from the first question, and nothing but asking: see docs/how-to/check-that-asking-raises-reward.md, "
+        "this, p_observed_2, scales and hardness make asking raise the reward from the first question, and nothing but asking: see docs/how-to/check-that-asking-raises-reward.md, "
         "or `slim-rl lab incentives configs/matching.yaml`",
     ),
     "game.p_observed_2": (0.9, ""),

@@ -55,17 +55,17 @@ def normalize_rewards(args: Namespace, samples: Sequence[Sample]) -> tuple[list[
         groups[dialogue.group].append(index)
     grouped = args.advantage_estimator in _GROUPED and args.rewards_normalization
     scaled = args.advantage_estimator in _SCALED and args.grpo_std_normalization
-    paid = step_rewards.rewards
-    all_played = [reward for reward in paid if reward is not None]
-    raw = [0.0 if reward is None else reward for reward in paid]
+    given = step_rewards.rewards
+    all_played = [reward for reward in given if reward is not None]
+    raw = [0.0 if reward is None else reward for reward in given]
     normalized = list(raw)
     for members in groups.values():
-        played = [index for index in members if paid[index] is not None]
+        played = [index for index in members if given[index] is not None]
         rewards = [raw[index] for index in played]
         mean = fmean(rewards or all_played or [0.0])
         spread = stdev(rewards) if scaled and len(rewards) > 1 else 0.0  # of a sample (n - 1), as slime has it
         for index in members:
-            if paid[index] is None:
+            if given[index] is None:
                 raw[index] = mean
             elif grouped:
                 normalized[index] = (raw[index] - mean) / (spread + 1e-6 if scaled else 1.0)
@@ -94,7 +94,7 @@ def keep_usable_groups(args: Namespace, groups: list[Any]) -> None:
 def _flaw(config: Config, samples: Sequence[Any]) -> int:
     """Returns 2 for a group with too few played games, 1 for equal rewards if these are dropped, otherwise 0."""
     dialogues, training_reward = list(map(dialogue_of, flat(samples))), make_training_reward(config)
-    rewards = [paid for dialogue in dialogues if (paid := training_reward.reward(dialogue)) is not None]
+    rewards = [reward for each in dialogues if (reward := training_reward.reward(each)) is not None]
     if not rewards or len(rewards) < config.slime.min_survivors * len(dialogues):
         return 2
     return int(config.slime.drop_equal_rewards and max(rewards) - min(rewards) < _SAME)
