@@ -99,7 +99,7 @@ class PlayerSettings(Section):
     ask_about_plan_share: float = Field(0.0, ge=0, le=1)
     """share of its games in which its questions are about pairs of its best plan so far"""
     cost_aware_share: float = Field(0.0, ge=0, le=1)
-    """share of its games in which it asks only while the best question is worth more than the question cost in its prompt"""
+    """share of its games in which it asks only while the best question, if answered, gains more than the cost in its prompt"""
     thinks: Literal["plan", "turn", "never"] = "plan"
     """turns before which it writes its table as a thought; plan: before a plan that it computes; turn: before every turn;
     never: before none, for a game that shows it the best plan"""

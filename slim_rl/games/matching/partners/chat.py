@@ -66,7 +66,7 @@ class MatchingChatPartner(OpenAIPartner):
         return super().identity | {"accept_fraction": self.accept_fraction}
 
     def received_text(self, view: View, index: int) -> str:
-        """Returns the view with plans that the game worked out written out."""
+        """Returns an utterance's text; for a bare `[propose]`, the plan that the game computed."""
         utterance = view.history[index]
         worked_out = is_bare_proposal(utterance.text) and utterance.observation
         return utterance.observation.partition(f"\n{RESPOND}")[0] if worked_out else utterance.text

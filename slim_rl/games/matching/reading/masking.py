@@ -24,7 +24,7 @@ _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 # "Sofia / QuAC" is a pair; any other slash between spaces stands between lines.
 _SLASH = re.compile(r"(?P<pair>\b([RP])\d+ / (?!\2)[RP]\d+(?= *[?.\n/-]| *$))|\s/(?:\s|$)")
 # A row of a player's table, as it is shown to it
-_ROW = re.compile(r"(?m)^\W*R\d+: P\d+ (?:\d[\d.]*|[?-])\*?(?:, P\d+ (?:\d[\d.]*|[?-])\*?)+")
+_ROW = re.compile(r"\bR\d+: P\d+ (?:\d[\d.]*|[?-])\*?(?:, P\d+ (?:\d[\d.]*|[?-])\*?)+")
 _ITEM = re.compile(r"\s*(?:[-*\u2022\u2013]+|\(?\d{1,2}[.)](?!\d))\s+")
 _CARRIES_ON = re.compile(r"(?:on|for|at|with|in|vs|than|of)\b|[?!. ]+$")
 # A full stop between digits is a decimal point, and the one of "vs." ends nothing.

@@ -152,8 +152,6 @@ class _Reader:
             return self._bare(text, clause, marked, pairs)
         about = names and begins("about", clause) and not begins("suggest", clause)
         act = "ask" if about else acts.act_of(text, clause, marked)
-        if act == "none" and self.invited and names and not _NUMBER.search(clause):
-            return "ask", pairs or self._filled(clause)
         if act != "ask":
             return act, pairs
         if about and pairs and not has("value_words", clause):
