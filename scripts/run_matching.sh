@@ -106,7 +106,7 @@ ROLLOUT_ARGS=(
     --metadata-key metadata                                   # holds the game
     --rollout-shuffle
     --balance-data       # dialogues differ in length, GPUs should not
-    --use-fault-tolerance # restarts an engine that hangs; its dialogues are played again
+    --use-fault-tolerance # restarts an engine that hangs, with the next weights; until then others sample its turns
     --rollout-sample-filter-path slim_rl.rollout.keep_usable_groups # of the games played, those to train on
     --custom-rollout-log-function-path slim_rl.rollout.log_rollout
     --custom-eval-rollout-log-function-path slim_rl.rollout.log_eval_rollout

@@ -248,7 +248,6 @@ def step_of(env: BaseEnvironment, text: str) -> tuple[str, bool, dict[str, Any]]
     return returned
 
 
-_OURS = "slim_rl.games."
 # environment variable with the folder that the run was started in, for remote processes
 STARTED_IN = "SLIM_RL_STARTED_IN"
 
@@ -288,7 +287,8 @@ def arguments_for(made: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache  # called for every game
 def _parameters(made: Any) -> frozenset[str]:
-    return frozenset(inspect.signature(made).parameters)
+    passes_on = isinstance(made, type) and inspect.getfullargspec(made).varkw
+    return (_parameters(made.__base__) if passes_on else frozenset()) | inspect.signature(made).parameters.keys()
 
 
 def game_of(path: str) -> type[BaseEnvironment] | None:
@@ -306,7 +306,7 @@ def game_of(path: str) -> type[BaseEnvironment] | None:
 
 def is_ours(path: str) -> bool:
     """Returns True if a game comes with slim_rl, so that a log may name it."""
-    return path.startswith(_OURS)
+    return path.startswith("slim_rl.games.")
 
 
 def _is_game(value: Any) -> bool:

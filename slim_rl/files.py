@@ -38,9 +38,11 @@ def replacing(path: Path) -> Iterator[Path]:
     remove(temporary)  # a container's processes have the same numbers at every start
     try:
         yield temporary
-        if temporary.is_dir():
-            remove(path)
+        former = temporary.with_suffix(f".{os.getpid()}.tmp")
+        if temporary.is_dir() and path.exists():  # it is removed when the new one is in its place
+            path.replace(former)
         temporary.replace(path)
+        remove(former)
     except OSError as error:
         if error.filename in (None, str(temporary)):  # a full disk names no file; users do not know the temporary one
             error.filename = str(path)
@@ -98,10 +100,8 @@ def alive(pid: int) -> bool:
     """Returns True if this host has a process of this number, of any user."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
+    except OSError as error:
+        return isinstance(error, PermissionError)
     return True
 
 

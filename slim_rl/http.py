@@ -50,7 +50,7 @@ class Client:
     async def post(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Any:
         """Sends one request without retries and returns its answer. Raises EngineError for an error status, and aiohttp's errors."""
         session = await self._sessions.here()
-        headers = {"Content-Type": "application/json", **(headers or {})}
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity", **(headers or {})}
         async with session.post(url, data=orjson.dumps(body), headers=headers, allow_redirects=False) as response:
             content = await response.read()
         if response.status >= 300:

@@ -178,7 +178,7 @@ def record_settings(log: Path, config: Config, decides: Sequence[str], weights: 
         ConfigError: the log was played with other settings, or with other weights of the same name.
     """
     path = log.with_suffix(".yaml")
-    if log.exists() and (began := configuration(path)) is not None:
+    if log.exists() and log.stat().st_size and (began := configuration(path)) is not None:
         before = (read_yaml(path).get("weights") or {}).get("sha256")
         differ = [key for key in _changed(began, config) if key.startswith(tuple(decides))]
         if weights and before:  # a folder may be moved

@@ -5,8 +5,8 @@ from typing import Any
 
 from slim_rl.dialogue.measures import Place, shown_in
 
-# the trainer's own numbers: name in its metrics, name on the line, format
 _USUAL = ("agreed", "finished")  # ends of a game that was played, with proposals or without
+# name in the metrics, name on the line, format
 _TRAINED, _KL = ("train_reward", "train reward", ".3f"), ("kl", "kl", ".3f")
 
 

@@ -89,7 +89,7 @@ class Config(Section):
     )
     """seed of the order of games and of sampling; the games have their own seed, data.seed"""
     output_dir: Annotated[Path, ASIDE] = Path("runs")
-    """parent folder of the runs; on slime a run's folder is NAME-MODEL-ARM, unless SAVE_DIR is set"""
+    """parent folder of the runs; on slime SAVE_DIR names a run's folder, which run_matching.sh by itself calls runs/CONFIG-MODEL"""
     environment: Annotated[str, ASIDE] = MATCHING
     """dotted path of the game, a BaseEnvironment; may be your own (docs/reference/environment-api.md)"""
     game: SerializeAsAny[Any] = Field(None, validate_default=True)

@@ -73,6 +73,6 @@ def play_held_out(
         dialogues = sum(len(worker.ids(spec)) for spec in left)
         with tqdm(total=dialogues, desc=title, unit="dialogue", disable=None if own_rank() == 0 else True) as bar:
             run(worker.play_all(left, policy=policy, max_live=max_live, done=keep))
-    if worker.stopped:
+    if worker.stopped and any(done[name].failed for spec in left for name in worker.ids(spec)):
         raise SlimError(f"{worker.stopped} Finished dialogues are in {log}; the same command plays the rest.")
     return [done[name] for spec in specs for name in worker.ids(spec) if name in done]

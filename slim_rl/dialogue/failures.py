@@ -30,17 +30,6 @@ class Failures:
         self.stopped = next((failure for failure, reason in failed if reason in _STOPS), None)
         self._causes = Counter(f"{reason}: {failure}"[:300] for failure, reason in failed)
 
-    @classmethod
-    def of_all(cls, parts: "Iterable[Failures]") -> "Failures":
-        """Returns the sum of the counts of several processes."""
-        whole = cls()
-        for part in parts:
-            whole.count += part.count
-            whole.reasons += part.reasons
-            whole._causes += part._causes
-            whole.stopped = whole.stopped or part.stopped
-        return whole
-
     @property
     def failed_share(self) -> float:
         return self.reasons.total() / self.count if self.count else 0.0
@@ -69,9 +58,7 @@ class Failures:
 
 def nothing_measured(evaluations: Mapping[str, Sequence[Dialogue]]) -> str:
     """Returns a sentence that names the evaluations without any dialogue that did not fail; empty without such evaluations."""
-    lost = {
-        name: Failures(those) for name, those in evaluations.items() if those and all(each.failed for each in those)
-    }
-    causes = Failures.of_all(lost.values()).summary
+    lost = {name: those for name, those in evaluations.items() if those and all(each.failed for each in those)}
+    causes = Failures(each for those in lost.values() for each in those).summary
     sentence = f"Nothing was measured in {', '.join(lost)}: {causes}. Fix the cause and run the same command again."
     return sentence if lost else ""

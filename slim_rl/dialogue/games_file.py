@@ -149,7 +149,7 @@ def read_rows(path: str | Path, env: BaseEnvironment | None = None, seats: Seque
                 row = row if row.prompt else replace(row, prompt=env.prompt(row.seat), solution=env.solution())
         except DataError as error:
             raise DataError(f"{path}, line {number}: {error}") from error
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
             lacks = f", which needs {error.args[0]!r}" if isinstance(error, KeyError) and error.args else ""
             raise DataError(
                 f"{path}, line {number}: it is not a game of {type(env).__name__}{lacks}; make the file with slim-rl generate."

@@ -69,7 +69,7 @@ class DialogueLog(jsonl.Appender):
 
 
 def annotate(dialogue: Dialogue, again: bool = True) -> None:
-    """Fills in the annotations of a dialogue's turns, by its game's annotator. Never raises.
+    """Fills in the annotations of a dialogue's turns, by its game's annotator; warns if that fails.
 
     Args:
         again: whether to annotate a dialogue that has the annotations of the annotator's version already.
@@ -84,7 +84,7 @@ def annotate(dialogue: Dialogue, again: bool = True) -> None:
     made = measured(game)
     if not again and dialogue.annotator_version == made.annotator_version:
         return
-    dialogue.columns = {}
+    dialogue.columns, dialogue.annotator_version = {}, None
     try:
         made.annotate(dialogue)
         jsonl.encode([dialogue.columns, *([getattr(turn, name) for name in ANNOTATIONS] for turn in dialogue.turns)])

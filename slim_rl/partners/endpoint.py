@@ -192,9 +192,9 @@ class Endpoint:
                 raise PartnerFailure(f"The request to {self.url} {what}: {outcome.why}", usage=usage)
             self.spend.add(Usage(retries=1))
             usage += Usage(retries=1)
-            faults += outcome.kind != "busy"  # an endpoint that asks to wait gets all the time of the turn
             if self.breaker.is_open or self.breaker.stopped:
                 continue  # the time of an outage is not the turn's
+            faults += outcome.kind != "busy"  # an endpoint that asks to wait gets all the time of the turn
             wait = self._backoff(usage.retries, outcome)
             left -= seconds + wait
             if faults > config.max_retries or left <= 0:

@@ -13,7 +13,6 @@ from slim_rl.backends.trl import rollouts
 from slim_rl.backends.trl import run as local
 from slim_rl.backends.trl.checkpoints import whole_checkpoints
 from slim_rl.config import Config
-from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.record import Dialogue, StopReason
 from slim_rl.errors import ConfigError, Diverged, RunStopped
@@ -94,7 +93,7 @@ def test_stop_saves_finished_steps_and_the_run_resumes(folder: Path, kind: str, 
 def test_stop_applies_to_processes_without_failures(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def of_two(mine: list[Any]) -> list[Any]:
         failed = Dialogue("d", "g", 0, 0, {}, {}, {}, stop_reason=StopReason.PARTNER_FAILED, failure="gone")
-        return [*mine, Failures([failed] * 24)] if isinstance(mine[0], Failures) else mine
+        return [*mine, *[failed] * 24]
 
     monkeypatch.setattr(rollouts, "gather_object", of_two)
     with pytest.raises(RunStopped, match=r"24 of 32 dialogues failed \(75%\): 24 × partner_failed: gone"):

@@ -155,7 +155,7 @@ def test_the_scripts_dry_run_prints_verls_command(
     assert run(*words[3:]) == 0
     printed = capsys.readouterr().out
     assert "-m verl.trainer.main_ppo" in printed and "trainer.total_training_steps=7" in printed
-    assert "actor_rollout_ref.model.path=models/p" in printed and "default_agent_loop=slim_rl_selfplay" in printed
+    assert "actor_rollout_ref.model.path=models/p" in printed and "default_agent_loop=slim_rl_dialogue" in printed
     assert printed.rstrip().endswith("data.shuffle=false"), "verl's own words have the last one"
 
 

@@ -195,14 +195,16 @@ def test_on_another_cluster_the_key_may_be_its_own(cluster: Cluster, model: Path
 OF_CONFIG = """
 partner.kind=self train.steps=9 => --rollout-batch-size 32 --n-samples-per-prompt 8 --global-batch-size 512 --lr-decay-iters 9
 train.lr_schedule=wsd train.lr_decay_steps=10 train.warmup_steps=10 train.steps=10 => --lr-warmup-iters 5 --lr-wsd-decay-iters 5
+train.steps=9 --global-batch-size 64 => --lr-decay-iters 36
 """
 
 
 @pytest.mark.parametrize("line", OF_CONFIG.strip().splitlines())
 def test_flags_follow_from_the_config(cluster: Cluster, model: Path, line: str) -> None:
-    """Selfplay's step is one update of both seats; a short run's warm-up is shortened."""
-    changes, _, flags = line.partition(" => ")
-    done = print_flags(cluster, *(f"--set={change}" for change in changes.split()), MODEL=model)
+    """Selfplay's step is one update of both seats; a short run's warm-up is shortened; smaller batches are more updates."""
+    words, _, flags = line.partition(" => ")
+    changes, own = re.findall(r"\S+=\S+", words), re.findall(r"(?<!\S)[^ =]+(?!\S)", words)
+    done = print_flags(cluster, *(f"--set={each}" for each in changes), given=[*GIVEN, *own], MODEL=model)
     assert parse_flags(flags.split()).items() <= printed(done).items()
     assert ("train.steps 10 is too few for a warm-up of 10 and a decay of 10" in done.stderr) == ("wsd" in line)
 

@@ -40,20 +40,21 @@ def settled(config: Config) -> Config:
     return config.changed(limits=limits, train={"report_to": report, "eval_every": every})
 
 
-def flags_of(config: Config, folder: Path) -> dict[str, Any]:
+def flags_of(config: Config, folder: Path, updates: int = 1) -> dict[str, Any]:
     """Returns flag -> value: False or None omits a flag, True gives it without a value.
 
     Args:
         config: settled config.
         folder: folder of the run.
+        updates: number per step.
 
     Raises:
         ValueError: a field of the config and `_of_run` set the same flag.
     """
-    return disjoint(_of_run(config, folder), values(config, "slime"))
+    return disjoint(_of_run(config, folder, updates), values(config, "slime"))
 
 
-def _of_run(config: Config, folder: Path) -> dict[str, Any]:
+def _of_run(config: Config, folder: Path, updates: int) -> dict[str, Any]:
     project, reports = os.environ.get("WANDB_PROJECT") or "slim-rl", config.train.report_to
     evaluates = config.train.eval_every > 0
     converted = os.environ.get("TORCH_DIST")
@@ -66,8 +67,8 @@ def _of_run(config: Config, folder: Path) -> dict[str, Any]:
         "--n-samples-per-eval-prompt": 1 if evaluates else None,  # many games with one dialogue each: the tightest mean
         "--rollout-batch-size": config.train.games_per_step + config.slime.spare_games,
         "--global-batch-size": config.train.dialogues * config.seats_trained,  # one update per step: on-policy
-        # slime counts a step's updates by the games it plays: under self-play or with spare ones the rate would decay too soon or too late
-        "--lr-decay-iters": config.train.steps if config.selfplay or config.slime.spare_games else None,
+        # slime itself would count the games that it plays, not those that it trains on
+        "--lr-decay-iters": updates * config.train.steps,
         "--max-tokens-per-gpu": max(TOKENS_PER_GPU, config.limits.context_tokens or 0),
         "--custom-advantage-function-path": TURN_ADVANTAGES if make_training_reward(config).by_turn else None,
         "--router-policy": router_policy() or None,

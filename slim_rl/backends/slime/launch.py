@@ -83,7 +83,7 @@ def print_flags(request: Request) -> list[str]:
     """
     user_flags = parse_flags(request.extra)
     check(request.config)
-    _check_flags(request.config, user_flags)
+    updates = _check_flags(request.config, user_flags)
     if not request.dry_run and (lacks := missing()):
         raise ConfigError(lacks)
     model = locate_model(os.environ.get("MODEL") or request.config.policy.model, download=not request.dry_run)
@@ -93,7 +93,7 @@ def print_flags(request: Request) -> list[str]:
     check_start(config, run)
     chosen = {"--ckpt-step", "--start-rollout-id"} & user_flags.keys()
     trained = not chosen and last is not None and is_trained(config.name, folder, last + 1, config.train.steps)
-    flags = lines(flags_of(settled(config), folder))
+    flags = lines(flags_of(settled(config), folder, updates))
     if request.dry_run:
         return flags
     if trained:
@@ -102,8 +102,8 @@ def print_flags(request: Request) -> list[str]:
         return flags  # the job then locks the folder itself
 
 
-def _check_flags(config: Config, flags: Flags) -> None:
-    """Raises ConfigError for a flag that would undo what a run needs."""
+def _check_flags(config: Config, flags: Flags) -> int:
+    """Returns the number of updates per step. Raises ConfigError for a flag that would undo what a run needs."""
     refused = read_yaml(Path(__file__).with_name("refused.yaml"))
     for flag, reason in (refused["dialogue"] | refused["launch"]).items():
         if flag in flags:
@@ -120,6 +120,7 @@ def _check_flags(config: Config, flags: Flags) -> None:
             f"--global-batch-size {batch[0]} does not divide the {dialogues} dialogues of a step, and slime would drop the rest. Choose a "
             "divisor."
         )
+    return dialogues // int(batch[0]) if batch else 1
 
 
 def _plugins(path: Path) -> dict[str, Any]:

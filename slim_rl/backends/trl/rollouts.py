@@ -62,13 +62,16 @@ class Rollouts:
         # Drawn from the step and not from what came before, so that a resumed run samples the same dialogues.
         rank = trainer.accelerator.process_index
         self.policy.reseed(seed_of(self.config.seed, "sampling", step, rank))
-        dialogues = self._play(prompts, step, rank)
+        dialogues = self.dialogues = self._play(prompts, step, rank)
         for dialogue in dialogues:
             self.log.append(dialogue)
-        self.dialogues, self.metrics = dialogues, batch_metrics(dialogues) | train_reward(self.config, dialogues)
-        self.given = self._given(dialogues, step, rank)
-        # Under torchrun all processes stop at the same step: those that save wait for each other.
-        Failures.of_all(gather_object([Failures(dialogues)])).check(self.config)
+        # Those of all processes: they log the same metrics, and stop at the same step, since those that save wait for each other.
+        whole = gather_object(dialogues)
+        self.metrics = batch_metrics(whole) | train_reward(self.config, whole)
+        given = self.worker.training_reward(whole, step)
+        mine = slice(rank * len(dialogues), (rank + 1) * len(dialogues))
+        self.given = StepRewards(given.rewards[mine], None if given.advantages is None else given.advantages[mine])
+        Failures(whole).check(self.config)
         end = self.worker.chat.end_id if self.worker.chat else 0
         return {
             "prompt_ids": [d.prompt_ids or [end] for d in dialogues],
@@ -87,15 +90,6 @@ class Rollouts:
             return None
         pairs = zip(self.dialogues, self.given.advantages, strict=True)
         return torch.tensor([by_token(dialogue, turns, width) for dialogue, turns in pairs], device=device)
-
-    def _given(self, dialogues: list[Dialogue], step: int, rank: int) -> StepRewards:
-        """Returns what this process's dialogues are given, by those of all processes where the whole step decides."""
-        training_reward = self.worker.training_reward
-        if not training_reward.whole_step and not training_reward.by_turn:
-            return training_reward(dialogues, step)
-        whole = training_reward(gather_object(dialogues), step)
-        mine = slice(rank * len(dialogues), (rank + 1) * len(dialogues))
-        return StepRewards(whole.rewards[mine], None if whole.advantages is None else whole.advantages[mine])
 
     def _play(self, prompts: Sequence[str], step: int, rank: int) -> list[Dialogue]:
         """Plays one dialogue per prompt, in order. In self-play one dialogue fills the prompts of both its seats."""

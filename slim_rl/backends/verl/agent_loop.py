@@ -64,8 +64,8 @@ class DialogueLoop(AgentLoopBase):
 
     In self-play the policy plays both, and each seat's view is a separate output.
 
-    verl compares sessions by their last output and gives its advantage to the others. Since both seats share the game's reward,
-    that is each seat's advantage over its own seat's baseline, exactly.
+    verl's grpo compares sessions by their last output and gives its advantage to the others. Since both seats share the game's reward,
+    that is each seat's advantage over its own seat's baseline, exactly. Other estimators compare all outputs of a game.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

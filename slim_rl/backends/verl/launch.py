@@ -22,6 +22,7 @@ from slim_rl.backends.verl.data import write_data
 from slim_rl.backends.verl.settings import STOP_MARK, compose, settings
 from slim_rl.config import Config
 from slim_rl.config.trainers import from_anywhere, lookup
+from slim_rl.dialogue.log import DialogueLog
 from slim_rl.dialogue.training_reward import make_training_reward
 from slim_rl.environment import STARTED_IN, environment_class
 from slim_rl.errors import ConfigError, SlimError
@@ -72,6 +73,10 @@ def start(request: Request) -> None:
     mark = folder / STOP_MARK
     with run.begin(prepare=partial(write_data, config, folder)):
         mark.unlink(missing_ok=True)
+        for log in (
+            run.logs.glob("verl-*.jsonl") if mode == "auto" else ()
+        ):  # a step that a stop left untrained plays other games
+            DialogueLog(log, from_step=step).close()
         OmegaConf.save(composed, folder / f"{FILE}.yaml")
         # Ray's workers import a user's game from there, and no module of another's: PYTHONPATH would come before Python's own.
         with signals_end_the_run(), running(command, env=os.environ | {STARTED_IN: str(Path.cwd())}) as process:

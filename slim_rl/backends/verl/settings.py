@@ -107,7 +107,7 @@ def _models(config: Config) -> dict[str, Any]:
 def _of_run(config: Config) -> dict[str, Any]:
     folder, held_out = config.run_dir.absolute(), "eval" in games_files(config)
     single = config.verl.mode == "single_turn"
-    loop = "single_turn_agent" if single else "slim_rl_selfplay" if config.selfplay else "slim_rl_dialogue"
+    loop = "single_turn_agent" if single else "slim_rl_dialogue"
     # Each session of self-play gives two rows to learn from; all of a step's rows make one update.
     mini_batch = config.train.games_per_step * config.seats_trained
     return {

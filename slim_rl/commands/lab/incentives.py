@@ -15,7 +15,7 @@ from slim_rl.lab.incentives import GAMES, QUESTIONS, measure
 def command(
     config: ConfigFile,
     num_games: Annotated[int, typer.Option("--num-games", "--games", min=2, help="games per player")] = GAMES,
-    questions: Annotated[str, typer.Option(help="numbers of questions that the askers ask")] = ",".join(
+    questions: Annotated[str, typer.Option(help="numbers of questions that the askers ask; 1 always")] = ",".join(
         map(str, QUESTIONS)
     ),
     live: Annotated[
@@ -25,7 +25,7 @@ def command(
 ) -> None:
     """Play scripted askers and cheats on a config's games, and estimate whether asking raises the reward."""
     settings = load_config(config, overrides or ())
-    counts = sorted({int(word) if word.strip().isdecimal() else 0 for word in questions.split(",")})
+    counts = sorted({1, *(int(word) if word.strip().isdecimal() else 0 for word in questions.split(","))})
     if counts[0] < 1:
         raise ConfigError(f"--questions {questions} is not a list of positive numbers. Write, for example, 1,2,4.")
     with show_status(f"playing {num_games} games per player"):

@@ -50,7 +50,7 @@ def write(
     compared = ex.compare(plays, manifest, contrasts)
     verdict = _sentences(manifest, rows, compared)
     sections = [
-        Section("Contrasts", tables=_contrasts(compared, manifest.preregistered)),
+        Section("Contrasts", tables=_contrasts(compared, manifest.preregistered, len(contrasts.elsewhere))),
         Section("Held-out games", tables=_conditions(manifest, rows), plots=PLOTS),
     ]
     if "lost" in plays.held_out:
@@ -144,12 +144,12 @@ def _conditions(manifest: Manifest, rows: Sequence[dict[str, Any]]) -> list[Tabl
     ]
 
 
-def _contrasts(compared: Sequence[dict[str, Any]], preregistered: bool) -> list[Table]:
+def _contrasts(compared: Sequence[dict[str, Any]], preregistered: bool, elsewhere: int) -> list[Table]:
     """Returns the tables of the contrasts of `results.compare`, primary ones first."""
     when = "preregistered" if preregistered else "chosen after runs had been seen"
     primary = [row for row in compared if row["role"] == "primary"]
     secondary = [row for row in compared if row["role"] != "primary"]
-    holm = f"Holm p is corrected for all {len(primary)} contrasts of this family, including those not run."
+    holm = f"Holm p is corrected for all {len(primary) + elsewhere} contrasts of this family, including those not run."
     name = "Secondary contrasts" if primary else "Contrasts"
     return [
         Table(f"Primary contrasts, {when}. {TEXTS['contrasts']} {holm}", [_contrast(row) for row in primary]),
