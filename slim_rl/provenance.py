@@ -1,4 +1,4 @@
-"""Provenance of numbers: `provenance.json` in the folder of every log and next to every page.
+"""Provenance of numbers: `provenance.json` in the folder of every log and next to every page of an experiment.
 
 It has one entry per command, code and machine that wrote there, oldest first, without host names.
 """

@@ -36,7 +36,7 @@ def order_arms(arms: Iterable[str], treatment: str = TREATMENT) -> list[str]:
     """Returns the arms, the treatment first, then by name, with numbers in numeric order: asks_2 before asks_108."""
 
     def key(arm: str) -> tuple[bool, list[tuple[bool, int, str]]]:
-        return arm != treatment, [(bool(number), int(number or 0), word) for number, word in _PARTS.findall(arm)]
+        return arm.partition(" (")[0] != treatment, [(bool(n), int(n or 0), word) for n, word in _PARTS.findall(arm)]
 
     return sorted(map(str, arms), key=key)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from slim_rl.backends.verl.data import write_parquet
-from slim_rl.commands.options import Overrides, Workers
+from slim_rl.commands.options import Overrides, Workers, check_folder
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.dialogue.games_file import Split, deal, ensure_games, read_rows, seats_of, write_rows
 from slim_rl.environment import make_environment
@@ -51,7 +51,7 @@ def command(
         raise ConfigError(f"--output {output} is not a {format} file. Leave out --format, or name a folder.")
     files: dict[Split, Path] = {}
     if output is not None and num_test is not None:
-        files = {"train": output / f"train.{suffix}", "eval": output / f"test.{suffix}"}
+        files = {"train": check_folder(output) / f"train.{suffix}", "eval": output / f"test.{suffix}"}
     elif output is not None:
         files = {"train": output if output.suffix or not output.name else output / f"games.{suffix}"}
     made = write(settings, files, workers, games) if files else ensure_games(settings, workers, overwrite=overwrite)

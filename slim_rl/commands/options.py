@@ -9,14 +9,14 @@ from slim_rl import bundled
 from slim_rl.environment import environment_class
 from slim_rl.errors import ConfigError
 
-CONFIG_HELP = f"YAML file, or one of these names: {', '.join(bundled.names())}"
+CONFIG_HELP = f"YAML file, run's folder, or one of these names: {', '.join(bundled.names())}"
 Strings = list[str] | None
 ConfigFile = Annotated[Path, typer.Argument(metavar="CONFIG", help=CONFIG_HELP, show_default=False)]
 Overrides = Annotated[
     Strings, typer.Option("--set", "-s", help="override a key: partner.kind=mute (repeatable)", metavar="KEY=VALUE")
 ]
 Backend = Annotated[str | None, typer.Option(help="trl, slime or verl; the config's by default")]
-Workers = Annotated[int, typer.Option(min=1, help="processes that generate games, the same for any number")]
+Workers = Annotated[int, typer.Option(min=1, help="processes; any number generates the same games")]
 Human = Annotated[
     Path | None,
     typer.Option("--human", "--references", exists=True, help="DialOp's optimization.jsonl, to compare with people"),

@@ -66,7 +66,7 @@ class Person(Partner):
         board = self.env.board(view.seat)
         if view.history:
             last = view.history[-1]
-            author = "partner> " if last.seat != view.seat else "" if last.error else "game> "
+            author = "" if last.error else "partner> " if view.observation.startswith(last.text) else "game> "
             self.console.print(Text(f"{author}{printable(view.observation)}", "red" if last.error else "cyan"))
         if board is not None and board != self._last:
             self.console.print(table_of(board))

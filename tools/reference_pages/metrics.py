@@ -30,7 +30,7 @@ They are in the log's data frame, the report and contrasts, not in trackers.
 _BATCH_HEAD = """\
 ## Metrics of a step
 
-These are computed over all dialogues of a step, the failed ones included.
+These include failed dialogues, except `turns_…` and `partner/NAME/…`.
 """
 # Metrics of `batch_metrics` and the backends that are no measure of one dialogue. `{}` stands for a stop reason.
 BATCH = {

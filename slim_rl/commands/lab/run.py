@@ -144,7 +144,7 @@ def step_of(
     """Returns the step of an entry in the YAML. Raises ConfigError if it is malformed, or its command rejects it.
 
     Args:
-        arms: the experiment's arms; None: those of the step's config.
+        arms: the experiment's arms; None or empty: those of the step's config.
     """
     if len(entry) != 1 or not isinstance(options := next(iter(entry.values())), Mapping):
         raise ConfigError(
@@ -154,7 +154,11 @@ def step_of(
     words = [word for text in _texts(options.get("words", [])) for word in _matching(text)]
     settings = [f"{key}={_value(value)}" for key, value in options.get("set", {}).items()]
     if name == "train" and "seeds" in options:
-        return Step(arms_runs(Path(*words), arms, options, settings), int(options.get("jobs", 1)))
+        if unknown := options.keys() - set(_SPECIAL):
+            raise ConfigError(
+                f"{path}: step {number} trains arms, and takes no {min(unknown)}. Set keys of the config under set."
+            )
+        return Step(arms_runs(Path(*words), arms, options, settings), numbers_of(str(options.get("jobs", 1)))[0])
     for option, value in options.items():
         if option not in _SPECIAL and value is not False:
             flag = f"--{option.replace('_', '-')}"
@@ -174,7 +178,7 @@ def arms_runs(
     """Returns the runs of a step with arms, ordered by seed: every arm has one before any has two.
 
     Args:
-        arms: the arms; None: those of the config.
+        arms: the arms; None or empty: those of the config.
         options: those of the step: seeds, and if not all, arms; trainer's flags (after); the program, if another (by).
         changes: changes of the config, before those of an arm.
 
@@ -182,7 +186,7 @@ def arms_runs(
         ConfigError: an arm is unknown or invalid, or the backend cannot train it.
     """
     base = load_config(config, changes)
-    known = base.arms if arms is None else arms
+    known = arms or base.arms
 
     def overridden(arm: str, seed: int) -> list[str]:
         if arm not in known:

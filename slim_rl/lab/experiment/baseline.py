@@ -32,7 +32,9 @@ def of_frame(frame: pd.DataFrame) -> Points:
     sides = ends(runs, trained)
     before = sides[sides["when"] == "before"]
     forced = played[
-        (played["mode"] != "free") & played["policy"].isin(set(before["policy"])) & ~played.index.isin(runs.index)
+        played["mode"].str.startswith("forced")
+        & played["policy"].isin(before["policy"])
+        & ~played.index.isin(runs.index)
     ]
     return points_of(forced, "run", before, sides[sides["when"] == "after"])
 
