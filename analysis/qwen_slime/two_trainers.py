@@ -16,6 +16,7 @@ from slim_rl.lab.experiment.results import Plays
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 TRAINERS = {
+    "slime": RESULTS / "qwen_slime",
     "slime, groups that end first": RESULTS / "qwen_slime" / "ends_first",
     "TRL, adapters": RESULTS / "qwen" / "arms",
 }
