@@ -2,8 +2,8 @@
 
 from pathlib import Path
 from statistics import fmean, stdev
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -24,8 +24,7 @@ def compared(paid: list[float | None], config: Config, epsilon: float) -> list[f
 
 def test_train_reward_is_tracked_unless_it_is_the_games() -> None:
     tracked = {name: train_reward(parse_config(run(name)), dialogues()) for name in ("priced", "game", "shuffled")}
-    mean = fmean([0.25, 0.75, 0.6, -0.1, 0.75, 0.9, 0.2])
-    assert tracked == {"priced": {"train_reward": pytest.approx(mean)}, "game": {}, "shuffled": {}}
+    assert tracked == {"priced": {"train_reward": pytest.approx(3.35 / 7)}, "game": {}, "shuffled": {}}
 
 
 @pytest.mark.parametrize("control", CONTROLS)
@@ -50,13 +49,16 @@ def test_trl_compares_what_is_paid(control: str, tmp_path: Path, model: Path) ->
 def test_trl_process_gets_its_own_share_of_the_step(control: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from slim_rl.backends.trl import rollouts
 
-    training_reward = make_training_reward(parse_config(run(control)))
+    whole = (training_reward := make_training_reward(parse_config(run(control))))(dialogues(), STEP)
     monkeypatch.setattr(rollouts, "gather_object", lambda _: dialogues())
-    process: Any = SimpleNamespace(worker=SimpleNamespace(training_reward=training_reward))
-    shares = [rollouts.Rollouts._given(process, dialogues()[4 * rank :][:4], STEP, rank) for rank in (0, 1)]
-    whole = training_reward(dialogues(), STEP)
-    assert [reward for share in shares for reward in share.rewards] == whole.rewards
-    assert [turns for share in shares for turns in share.advantages or ()] == (whole.advantages or [])
+    monkeypatch.setattr(rollouts.Rollouts, "_play", lambda _, prompts, step, rank: dialogues()[4 * rank :][:4])
+    worker = Mock(config=training_reward.config, training_reward=training_reward, chat=None)
+    both = [rollouts.Rollouts(worker, Mock(), [], Mock()) for _ in (0, 1)]
+    for rank, process in enumerate(both):
+        process([], Mock(**{"state.global_step": STEP, "accelerator.process_index": rank}))
+    assert [turns for process in both for turns in process.given.advantages or ()] == (whole.advantages or [])
+    given = [reward for process in both for reward in process.given.rewards]
+    assert given == whole.rewards and both[0].metrics == both[1].metrics
 
 
 @pytest.mark.parametrize("control", CONTROLS)
@@ -104,9 +106,9 @@ def verl_rows(config: Config, batch: list[Any]) -> list[dict[str, Any]]:
     from slim_rl.backends.verl.agent_loop import DialogueLoop
 
     loop = object.__new__(DialogueLoop)
-    worker = SimpleNamespace(training_reward=make_training_reward(config), config=config)
-    loop.process = SimpleNamespace(worker=worker)  # type: ignore[assignment]
-    policy: Any = SimpleNamespace(seconds=0.0, preempted=-1, versions=[])
+    worker = Mock(training_reward=make_training_reward(config), config=config)
+    loop.process = Mock(worker=worker)  # type: ignore[assignment]
+    policy: Any = Mock(seconds=0.0, preempted=-1, versions=[])
     return [loop._output(dialogue, policy).as_dict() for dialogue in batch]
 
 
