@@ -76,7 +76,7 @@ format: $(VENV)/dev
 ## ratios of speed to plain ways of doing the same
 bench: $(VENV)/dev
 	for file in benchmarks/bench_*.py; do echo "== $$file"; PYTHONPATH=tools $(BIN)/python $$file || exit 1; done
-## a Qwen of 0.5B, or QWEN=DIR: warm start, gate, GRPO, report; half an hour
+## a Qwen of 0.5B, or QWEN=DIR: warm start, gate, GRPO, report; half an hour or more
 qwen qwen-slime: $(VENV)/local
 	$(if $(QWEN),mkdir -p build; test -e build/qwen || ln -s $(realpath $(QWEN)) build/qwen; \
 	  test build/qwen -ef $(QWEN) || { echo "build/qwen is another model; remove it and build/qwen_start."; exit 1; })

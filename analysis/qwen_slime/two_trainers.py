@@ -2,7 +2,7 @@
 
     python analysis/qwen_slime/two_trainers.py
 
-Reads the committed values of both experiments, of arm shy, and writes two_trainers.png beside those of slime.
+Reads the committed values of three experiments, of arm shy, and writes two_trainers.png beside those of slime.
 """
 
 from pathlib import Path

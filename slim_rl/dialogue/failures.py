@@ -22,7 +22,7 @@ class Failures:
         stopped: failure of a dialogue that ended because the partner takes no more calls; None otherwise.
     """
 
-    def __init__(self, dialogues: Iterable[Dialogue] = ()) -> None:
+    def __init__(self, dialogues: Iterable[Dialogue]) -> None:
         ended = [(each, each.stop_reason) for each in dialogues if each.stop_reason not in (None, StopReason.ABORTED)]
         failed = [(each.failure, str(reason)) for each, reason in ended if each.failed]
         self.count = len(ended)

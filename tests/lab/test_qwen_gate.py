@@ -93,5 +93,5 @@ def test_slime_trains_at_the_settings_of_its_gate() -> None:
     launch.check(config)  # raises for adapters
     assert gate["set"]["policy"] == trained["set"]["policy"] == {"top_p": 1, "temperature": 0.8}
     assert (config.train.steps, config.train.warmup_steps, config.train.dialogues) == (9, 3, 32)
-    assert all(arms[0]["train"]["set"][key] == trained["set"][key] for key in ("policy", "train"))
+    assert all(arms[0]["train"]["set"][key] == trained["set"][key] for key in ("policy", "slime", "train"))
     assert len(config.game.reviewers) == 300 and config.policy.model == gate["checkpoint"]

@@ -195,7 +195,7 @@ def test_on_another_cluster_the_key_may_be_its_own(cluster: Cluster, model: Path
 OF_CONFIG = """
 partner.kind=self train.steps=9 => --rollout-batch-size 32 --n-samples-per-prompt 8 --global-batch-size 512 --lr-decay-iters 9
 train.lr_schedule=wsd train.lr_decay_steps=10 train.warmup_steps=10 train.steps=10 => --lr-warmup-iters 5 --lr-wsd-decay-iters 5
-train.steps=9 --global-batch-size 64 => --lr-decay-iters 36
+train.steps=9 train.warmup_steps=2 --global-batch-size 64 => --lr-decay-iters 36 --lr-warmup-iters 8
 """
 
 

@@ -23,6 +23,7 @@ CONTEXT_TOKENS = 8192  # limit of prompt and response if the config sets none; a
 EVAL_EVERY = 10  # steps between evaluations if the config sets none
 TOKENS_PER_GPU = 9216  # training packs dialogues up to this length; a longer dialogue is a pack by itself
 _NEAR = 0.92  # similarity to a flag of slime's that none of Megatron-LM's and SGLang's flags reaches
+_IN_UPDATES = ("--lr-decay-iters", "--lr-warmup-iters", "--lr-wsd-decay-iters")  # the config counts them in steps
 TURN_ADVANTAGES = "slim_rl.rollout.use_turn_advantages"
 
 Flags = dict[str, list[str]]  # flag -> its values
@@ -51,10 +52,11 @@ def flags_of(config: Config, folder: Path, updates: int = 1) -> dict[str, Any]:
     Raises:
         ValueError: a field of the config and `_of_run` set the same flag.
     """
-    return disjoint(_of_run(config, folder, updates), values(config, "slime"))
+    flags = disjoint(_of_run(config, folder), values(config, "slime"))
+    return flags | {flag: updates * flags[flag] for flag in _IN_UPDATES if flags.get(flag)}
 
 
-def _of_run(config: Config, folder: Path, updates: int) -> dict[str, Any]:
+def _of_run(config: Config, folder: Path) -> dict[str, Any]:
     project, reports = os.environ.get("WANDB_PROJECT") or "slim-rl", config.train.report_to
     evaluates = config.train.eval_every > 0
     converted = os.environ.get("TORCH_DIST")
@@ -68,7 +70,7 @@ def _of_run(config: Config, folder: Path, updates: int) -> dict[str, Any]:
         "--rollout-batch-size": config.train.games_per_step + config.slime.spare_games,
         "--global-batch-size": config.train.dialogues * config.seats_trained,  # one update per step: on-policy
         # slime itself would count the games that it plays, not those that it trains on
-        "--lr-decay-iters": updates * config.train.steps,
+        "--lr-decay-iters": config.train.steps,
         "--max-tokens-per-gpu": max(TOKENS_PER_GPU, config.limits.context_tokens or 0),
         "--custom-advantage-function-path": TURN_ADVANTAGES if make_training_reward(config).by_turn else None,
         "--router-policy": router_policy() or None,
