@@ -73,10 +73,9 @@ def start(request: Request) -> None:
     mark = folder / STOP_MARK
     with run.begin(prepare=partial(write_data, config, folder)):
         mark.unlink(missing_ok=True)
-        for log in (
-            run.logs.glob("verl-*.jsonl") if mode == "auto" else ()
-        ):  # a step that a stop left untrained plays other games
-            DialogueLog(log, from_step=step).close()
+        if mode == "auto":  # a step that a stop left untrained now plays other games
+            for log in run.logs.glob("verl-*.jsonl"):
+                DialogueLog(log, from_step=step).close()
         OmegaConf.save(composed, folder / f"{FILE}.yaml")
         # Ray's workers import a user's game from there, and no module of another's: PYTHONPATH would come before Python's own.
         with signals_end_the_run(), running(command, env=os.environ | {STARTED_IN: str(Path.cwd())}) as process:
