@@ -94,7 +94,10 @@ def colours(arms: Sequence[str]) -> dict[str, str]:
 def legend(figure: Figure, entries: Mapping[str, str], lines: Sequence[Any] = ()) -> None:
     """Adds a legend above the figure: name -> colour, and labelled lines."""
     handles = [*(Patch(color=colour, label=short(name)) for name, colour in entries.items()), *lines]
-    figure.legend(handles=handles, loc="outside upper left", ncols=min(5, len(handles)), handlelength=1.2)
+    longest = max((len(str(each.get_label())) for each in handles), default=1)
+    room = int(figure.get_figwidth() * 11 / (longest + 6))  # about 11 letters per inch; 6 for the patch and its gaps
+    columns = max(1, min(5, len(handles), room))
+    figure.legend(handles=handles, loc="outside upper left", ncols=columns, handlelength=1.2)
 
 
 def short(name: str) -> str:
@@ -244,20 +247,14 @@ def shares(key: str, label: str, titles: str = "") -> Callable[[Mapping[str, Any
 
 
 def reward_by_questions(results: Mapping[str, Any]) -> Figure | None:
-    """Draws mean reward against the number of information-seeking questions."""
-    return _by_count(results, "reward_by_questions", "information-seeking questions", {})
+    """Draws mean reward against the number of information-seeking questions, compared with an ideal and a random asker.
 
-
-def frontier(results: Mapping[str, Any]) -> Figure | None:
-    """Draws reward against informative pairs, compared with an ideal and a random asker."""
-    return _by_count(results, "reward_by_pairs", "informative pairs", results.get("frontier") or {})
-
-
-def _by_count(results: Mapping[str, Any], key: str, what: str, askers: Mapping[str, Any]) -> Figure | None:
-    """Draws reward against a count; a point's area is its number of dialogues."""
-    points = {arm: [p for p in part if p["n"] >= 10 and p["clusters"] >= 2] for arm, part in results[key].items()}
+    A point's area is its number of dialogues.
+    """
+    counts, askers = results["reward_by_questions"], results.get("frontier") or {}
+    points = {arm: [p for p in part if p["n"] >= 10 and p["clusters"] >= 2] for arm, part in counts.items()}
     points = {arm: part for arm, part in points.items() if part}
-    if not points and not askers and not any(results[key].values()):
+    if not points and not askers and not any(counts.values()):
         return None
     figure, (ax,) = panels(1, 1, 6.4, 3.8)
     lines = []
@@ -279,6 +276,7 @@ def _by_count(results: Mapping[str, Any], key: str, what: str, askers: Mapping[s
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     if top >= results["many"]:
         ax.set_xticks(range(top + 1), [*map(str, range(top)), f"{top}+"])
+    what = "information-seeking questions"
     ax.set(title=f"Reward by {what}", xlabel=f"{what} per dialogue", ylabel="mean reward")
     if not askers:
         levels(ax, results)
@@ -290,7 +288,6 @@ PLOTS = {
     "training": Plot(training, _CAPTIONS["training"]),
     "training_by_partner": Plot(training_by_partner, _CAPTIONS["training_by_partner"]),
     "reward_by_questions": Plot(reward_by_questions, _CAPTIONS["reward_by_questions"], wide=False),
-    "frontier": Plot(frontier, _CAPTIONS["frontier"], wide=False),
     "question_kinds": Plot(shares("kinds", "share of questions", "question_kinds"), _CAPTIONS["question_kinds"]),
     "stop_reasons": Plot(shares("stop_reasons", "share of dialogues"), _CAPTIONS["stop_reasons"]),
     "measures": Plot(measures, _CAPTIONS["measures"]),

@@ -46,9 +46,7 @@ def sections(results: Results, added: Sequence[Section] = ()) -> list[Section]:
     return [
         Section("", {}, _first_tables(results)),
         Section("", {}, [_training(results), *(partners if slipped else ())], plots("training", "training_by_partner")),
-        Section(
-            "Questions and reward within games", {}, [_correlations(results)], plots("reward_by_questions", "frontier")
-        ),
+        Section("Questions and reward within games", {}, [_correlations(results)], plots("reward_by_questions")),
         Section("What is asked, and how dialogues end", {}, (), plots("question_kinds", "stop_reasons")),
         Section("Other measures", {}, [_others(results, others)], plots("measures"), folded=True),
         *added,

@@ -67,8 +67,7 @@ def summarise(frame: pd.DataFrame, kinds: Mapping[str, str] | None = None) -> di
         "kinds": {arm: _kinds(rows, kinds) for arm, rows in in_training.items()},
         "stop_reasons": {arm: _stop_reasons(steps[steps["arm"] == arm]) for arm in arms},
         "runs": [_run(arm, run, rows) for (arm, run), rows in frame.groupby(["arm", "run"], observed=True)],
-        "reward_by_questions": {arm: _by_count(rows, "questions") for arm, rows in of_arm.items()},
-        "reward_by_pairs": {arm: _by_count(rows, "informative_pairs") for arm, rows in of_arm.items()},
+        "reward_by_questions": {arm: _by_questions(rows) for arm, rows in of_arm.items()},
         "correlations": list(_correlations(unforced)),
         "held_out": by_condition,
         "checkpoints": list(_checkpoints(played[played["phase"] != TRAIN], names)),
@@ -192,12 +191,12 @@ def _stop_reasons(rows: pd.DataFrame) -> dict[str, Any]:
 # -- questions and reward ----------------------------------------------------------------------------------------------
 
 
-def _by_count(rows: pd.DataFrame, name: str) -> list[dict[str, Any]]:
-    """Returns the mean reward by count of `name`: 0, 1, 2, ..., and MANY or more."""
-    rows = rows[rows["reward"].notna() & rows[name].notna()] if name in rows else rows.iloc[:0]
+def _by_questions(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """Returns the mean reward by number of questions: 0, 1, 2, ..., and MANY or more."""
+    rows = rows[rows["reward"].notna() & rows["questions"].notna()]
     if rows.empty:
         return []
-    count = rows[name].clip(upper=MANY).round().astype(int)
+    count = rows["questions"].clip(upper=MANY).round().astype(int)
     means = st.clustered_means(rows["reward"], rows["cluster"].cat.codes, count, st.SHARE)
     return means.rename_axis("count").reset_index().astype(float).to_dict("records")  # type: ignore[return-value]
 

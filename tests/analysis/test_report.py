@@ -22,7 +22,7 @@ from matplotlib.text import Text
 
 from slim_rl.analysis import Summary, analyze, report
 from slim_rl.analysis.dialogues import choose, collect
-from slim_rl.analysis.figures import PLOTS, curve, levels, measures, style
+from slim_rl.analysis.figures import PLOTS, curve, legend, levels, measures, style
 from slim_rl.analysis.load import Log, load, read_dialogue
 from slim_rl.analysis.page import Page, Section, write_figures
 from slim_rl.analysis.summary import reference_lines
@@ -36,7 +36,7 @@ from tests.commands.shell import run
 from tests.paths import HUMAN, ROOT
 
 CHROMIUM = shutil.which("chromium") or ""
-FIGURES = {"training", "reward_by_questions", "frontier", "question_kinds", "stop_reasons", "measures"}
+FIGURES = {"training", "reward_by_questions", "question_kinds", "stop_reasons", "measures"}
 
 
 class Read(HTMLParser):
@@ -94,7 +94,7 @@ def test_the_command_makes_the_same_of_the_same_logs(log_dir: Path, analysed: Su
     first, again = (json.loads((folder / "summary.json").read_text()) for folder in (analysed.report.parent, tmp_path))
     assert again.pop("command") == f"analysis/analyze_questions.py {' '.join(words)}" != first.pop("command")
     assert again == first
-    for name in ("training.svg", "frontier.svg", "measures.svg"):
+    for name in ("training.svg", "reward_by_questions.svg", "measures.svg"):
         assert (tmp_path / name).read_bytes() == (analysed.report.parent / name).read_bytes()
 
 
@@ -240,12 +240,13 @@ def test_figures_draw_what_is_there(analysed: Summary) -> None:
     with style():
         figures = [figure for plot in PLOTS.values() if (figure := plot.draw(results)) is not None]
         drawn = measures(results)
+        legend(drawn, {f"an arm by its settings: {number}": "black" for number in range(5)})
         drawn.draw_without_rendering()
         axes = Figure().subplots()
         axes.plot([0.9, 0.95])
         levels(axes, results)
     assert {text.get_fontsize() for f in figures for text in f.findobj(Text) if text.get_text()} == {9.0}
-    assert max(ax.get_tightbbox().x1 for ax in drawn.axes) <= drawn.bbox.x1
+    assert max(part.get_tightbbox().x1 for part in (*drawn.axes, *drawn.legends)) <= drawn.bbox.x1
     assert flat and not {ax.get_title("left").replace("\n", " ").lower() for ax in drawn.axes} & flat
     assert axes.get_ylim()[1] >= 1 and any("pooled optimal" in text.get_text() for text in axes.texts)
 
