@@ -86,7 +86,7 @@ class RunFolder:
         self.check(fresh)
         with lock_folder(self.path, *self._use):
             if fresh:
-                for path in self._written():
+                for path in sorted(self._written(), key=(self.path / "config.yaml").__eq__):  # it says whose they are
                     shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
             check_same(self.path / "config.yaml", self.config)  # another process may have started the run since
             if prepare is not None:

@@ -94,9 +94,9 @@ def colours(arms: Sequence[str]) -> dict[str, str]:
 def legend(figure: Figure, entries: Mapping[str, str], lines: Sequence[Any] = ()) -> None:
     """Adds a legend above the figure: name -> colour, and labelled lines."""
     handles = [*(Patch(color=colour, label=short(name)) for name, colour in entries.items()), *lines]
-    longest = max((len(str(each.get_label())) for each in handles), default=1)
-    room = int(figure.get_figwidth() * 11 / (longest + 6))  # about 11 letters per inch; 6 for the patch and its gaps
-    columns = max(1, min(5, len(handles), room))
+    # a label has 6 letters more for its patch and gaps, an inch about 11
+    width = 6 + max((len(str(each.get_label())) for each in handles), default=0)
+    columns = max(1, min(5, len(handles), int(11 * figure.get_figwidth() / width)))
     figure.legend(handles=handles, loc="outside upper left", ncols=columns, handlelength=1.2)
 
 
@@ -276,8 +276,7 @@ def reward_by_questions(results: Mapping[str, Any]) -> Figure | None:
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     if top >= results["many"]:
         ax.set_xticks(range(top + 1), [*map(str, range(top)), f"{top}+"])
-    what = "information-seeking questions"
-    ax.set(title=f"Reward by {what}", xlabel=f"{what} per dialogue", ylabel="mean reward")
+    ax.set(title="Reward by information-seeking questions", xlabel="questions per dialogue", ylabel="mean reward")
     if not askers:
         levels(ax, results)
     legend(figure, {arm: colours(results["arms"])[arm] for arm in points}, lines)

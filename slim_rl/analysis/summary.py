@@ -194,8 +194,6 @@ def _stop_reasons(rows: pd.DataFrame) -> dict[str, Any]:
 def _by_questions(rows: pd.DataFrame) -> list[dict[str, Any]]:
     """Returns the mean reward by number of questions: 0, 1, 2, ..., and MANY or more."""
     rows = rows[rows["reward"].notna() & rows["questions"].notna()]
-    if rows.empty:
-        return []
     count = rows["questions"].clip(upper=MANY).round().astype(int)
     means = st.clustered_means(rows["reward"], rows["cluster"].cat.codes, count, st.SHARE)
     return means.rename_axis("count").reset_index().astype(float).to_dict("records")  # type: ignore[return-value]

@@ -35,15 +35,18 @@ def check_start(config: Config, folder: RunFolder, fresh: bool = False) -> None:
 
 
 def is_trained(name: str, folder: Path, step: int, steps: int) -> bool:
-    """Returns True if a run has trained its last step. Prints that, or the step from which it resumes."""
-    if step >= steps:
-        say(
-            f"{name} is trained: {folder} has a checkpoint of the last of its {steps} steps; more of them prolong it "
-            "(--set train.steps=...), and slim-rl export makes a model of it."
-        )
+    """Returns True if a run has trained its last step. Prints that, or the step from which it resumes.
+
+    Raises:
+        ConfigError: it has trained more steps.
+    """
+    if step > steps:
+        raise ConfigError(f"{name} has trained {step} steps; set train.steps to {step} or more, or name another run.")
+    if step == steps:
+        say(f"{name} is trained: all {steps} steps are in {folder}. slim-rl export makes a model of it.")
     elif step:
         say(f"{name} resumes from step {step} of {steps}, its last checkpoint in {folder}.")
-    return step >= steps
+    return step == steps
 
 
 def check_model(name: str, key: str = "policy.model") -> None:

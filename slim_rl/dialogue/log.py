@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from slim_rl import jsonl, provenance
-from slim_rl.dialogue.record import ANNOTATIONS, FORMAT, READABLE, Dialogue
+from slim_rl.dialogue.record import FORMAT, READABLE, Dialogue
 from slim_rl.environment import game_of
 from slim_rl.errors import DataError, SlimWarning
 from slim_rl.measured import measured
@@ -87,7 +87,8 @@ def annotate(dialogue: Dialogue, again: bool = True) -> None:
     dialogue.columns, dialogue.annotator_version = {}, None
     try:
         made.annotate(dialogue)
-        jsonl.encode([dialogue.columns, *([getattr(turn, name) for name in ANNOTATIONS] for turn in dialogue.turns)])
+        jsonl.encode(record := dialogue.to_dict(tokens=False))
+        Dialogue.from_dict(record)  # as slime hands it on
         dialogue.annotator_version = made.annotator_version
     except Exception as error:  # a faulty annotator must not cost a dialogue: log it without annotations
         dialogue.columns = {}

@@ -163,7 +163,8 @@ class TokenPlayer:
         start = len(self.dialogue.response_ids)
         self._append(sampled.ids, 1, sampled.logprobs)
         turn.span, self._last = (start, start + len(sampled.ids)), sampled.ids
-        turn.cut = limit if sampled.finish == "length" else None
+        ended = bool(sampled.ids) and sampled.ids[-1] in self.chat.stop_ids  # SGLang says "length" if it fits exactly
+        turn.cut = limit if sampled.finish == "length" and not ended else None
         return turn
 
     def _observe(self, view: View) -> tuple[int, StopReason]:

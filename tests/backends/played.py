@@ -186,7 +186,7 @@ def trl(scene: Scene, tokenizer: Any, folder: Path, held_out: bool = False, size
     rollouts = Rollouts(worker, policy, [scene.game], DialogueLog(log, tokens=True))
     state, process = SimpleNamespace(global_step=STEP), SimpleNamespace(process_index=0)
     trainer: Any = SimpleNamespace(state=state, accelerator=process)
-    output = rollouts(rollouts.names() * size, trainer)
+    output = rollouts([*dict.fromkeys(rollouts.names())] * size, trainer)
     columns = (output[name] for name in ("prompt_ids", "completion_ids", "env_mask", "logprobs", "given"))
     return _played((Rollout(*each) for each in zip(*columns, strict=True)), calls, log, rollouts.metrics)
 

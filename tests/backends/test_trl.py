@@ -126,7 +126,8 @@ def test_run_interrupted_and_on_a_full_disk_ends_the_same(
         local.train(config)
     assert [line["step"] for line in metrics(config)] == [0, 1, 2]
     folder_of = config.run_dir / "checkpoints"
-    (folder_of / "checkpoint-3").mkdir()  # torn: not written to its end
+    (folder_of / "checkpoint-3").mkdir()
+    (folder_of / "checkpoint-3" / "trainer_state.json").write_text('{"epoch":')  # torn: not written to its end
     (folder_of / "checkpoint-2-kept").mkdir()  # somebody's copy, under another name
     assert last_whole_checkpoint(folder_of).name == "checkpoint-2"  # type: ignore[union-attr]
     assert not (folder_of / "checkpoint-3").exists() and (folder_of / "checkpoint-2-kept").exists()

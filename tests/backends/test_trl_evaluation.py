@@ -126,7 +126,6 @@ def test_interrupted_evaluation_resumes_without_repeats(
     resumed = local.train(make_config(folder, "interrupted", "train.eval_every=3"))  # from the checkpoint of step 2
     assert same(weights(resumed.run_dir), weights(whole.run_dir)) and said(resumed) == said(whole)
     for name, before in early.items():
-        after = (logs / name).read_bytes()
-        assert after.startswith(before) and (after == before) == (name != "eval-000003.jsonl")
+        assert (logs / name).read_bytes().startswith(before) == (name != "eval-000003.jsonl")
     for name, dialogues in evaluations(resumed).items():
         assert Counter(len({dialogue.id for dialogue in dialogues}) for _ in dialogues) == {4: 4}, name

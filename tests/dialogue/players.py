@@ -68,7 +68,7 @@ class Script(Policy):
         ids = self.chat.tokenizer.encode(text, add_special_tokens=False)
         if finish == "stop":
             ids = [*ids, self.chat.end_id]
-        if len(ids) > max_tokens:
+        if len(ids) >= max_tokens:  # as SGLang, which looks for the end token after that
             ids, finish = ids[:max_tokens], "length"
         return Sampled(ids, [self.logprob] * len(ids), finish)  # type: ignore[arg-type]
 

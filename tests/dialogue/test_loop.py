@@ -126,9 +126,9 @@ def test_the_partner_may_open(chat) -> None:
 
 def test_turn_limit_ends_the_game(chat) -> None:
     dialogue, policy = play(chat, ["go " * 50], limits=Limits(turn_tokens=5))
-    assert (dialogue.stop_reason, dialogue.reward) == (StopReason.TURN_TOKENS, 0.0)
-    assert sum(dialogue.loss_mask) == 5
+    assert (dialogue.stop_reason, dialogue.reward, sum(dialogue.loss_mask)) == (StopReason.TURN_TOKENS, 0.0, 5)
     check_invariant(dialogue, policy, chat)
+    assert play(chat, ["go", "go"], limits=Limits(turn_tokens=len(chat.tokenizer.encode("go")) + 1))[0].reward
 
 
 def test_or_a_cut_turn_is_played_and_ended_for_the_policy(chat) -> None:

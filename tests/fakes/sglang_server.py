@@ -124,7 +124,7 @@ class SGLangServer(Server):
         aborted = lot < faults.error + faults.garbage + faults.abort
         said = self.speak(ids, rng) if most else []
         finish: dict[str, Any] = {"type": "stop", "matched": said[-1] if said else None}
-        if len(said) > most or not most:
+        if len(said) >= most:  # as SGLang, which looks for the end token after that
             said, finish = said[:most], {"type": "length", "length": most}
         delay = self.delay(rng) if callable(self.delay) else self.delay
         if number in self.hold:

@@ -28,6 +28,7 @@ class StepLine(TrainerCallback):
         self._tokens, self._time = 0, 0.0
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, *_: Any, **__: Any) -> None:
+        state.save_steps = args.save_steps  # a checkpoint's state has its own launch's
         if not state.is_world_process_zero:
             return
         self._bar = tqdm(total=state.max_steps, initial=state.global_step, desc="training", unit="step", smoothing=0.1)

@@ -1,19 +1,26 @@
 """Checkpoints of TRL's trainer: whole ones have the state of the trainer, which it writes last."""
 
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from slim_rl.backends.checkpoints import numbered
 from slim_rl.config import Config
+from slim_rl.errors import DataError
+from slim_rl.files import read_object
 from slim_rl.policies.lora import adapted_layers, check_adapters
 from slim_rl.policies.transformers import load_model
 
 
 def whole_checkpoints(folder: Path) -> dict[int, Path]:
     """Returns the complete checkpoints by their step."""
-    checkpoints = numbered(folder, "checkpoint-")
-    return {step: path for step, path in checkpoints.items() if (path / "trainer_state.json").exists()}
+    whole = {}
+    for step, path in numbered(folder, "checkpoint-").items():
+        with suppress(DataError):
+            read_object(path / "trainer_state.json")
+            whole[step] = path
+    return whole
 
 
 def last_whole_checkpoint(folder: Path, remove_torn: bool = True) -> Path | None:

@@ -11,6 +11,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from math import lcm
 from typing import Any
 
 import torch
@@ -51,11 +52,15 @@ class Rollouts:
         self.given = StepRewards([])  # to them
 
     def names(self) -> list[str]:
-        """Names of all rows, shuffled; under self-play each game has its two seats, side by side."""
+        """Names of all rows, shuffled; under self-play each game has its two seats, side by side.
+
+        TRL leaves out the last games that fill no step, so all are repeated until the steps come out even.
+        """
         selfplay = self.worker.selfplay
         order = list(dict.fromkeys(row.game_id if selfplay else name for name, row in self.rows.items()))
         random.Random(seed_of(self.config.seed, "order")).shuffle(order)
-        return [f"{game_id}/{seat}" for game_id in order for seat in (0, 1)] if selfplay else order
+        names = [f"{game_id}/{seat}" for game_id in order for seat in (0, 1)] if selfplay else order
+        return names * (lcm(len(names), self.config.train.games_per_step) // len(names))
 
     def __call__(self, prompts: Sequence[str], trainer: GRPOTrainer) -> dict[str, list[Any]]:
         step = trainer.state.global_step

@@ -123,7 +123,10 @@ class Run:
         step = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
         if self.rank == 0:
             is_trained(config.name, self.folder.path, step, steps)  # which says so
-        if checkpoint is not None and step >= steps:
+            for played in self.folder.logs.glob("eval-[0-9]*.jsonl"):
+                if int(played.stem[5:11]) > step:  # of weights that are lost
+                    played.unlink()
+        if checkpoint is not None and step == steps:
             self.policy.model = restore(self.policy.model, config, checkpoint)
             return
         name = f"train-{self.rank}.jsonl" if self.rank else "train.jsonl"

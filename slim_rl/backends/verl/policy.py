@@ -40,8 +40,7 @@ class ServerPolicy(Policy):
                 "verl's server gave no logprobs; set actor_rollout_ref.rollout.calculate_log_probs=true."
             )
         # verl says "completed" for a turn that was cut, too.
-        cut = len(ids) >= max_tokens and ids[-1] not in self.stop_ids
-        return Sampled(ids, list(output.log_probs), "length" if cut else "stop")
+        return Sampled(ids, list(output.log_probs), "length" if len(ids) >= max_tokens else "stop")
 
     async def _generate(self, ids: list[int], params: Mapping[str, Any], key: str) -> Any:
         began = time.monotonic()

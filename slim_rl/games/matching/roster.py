@@ -63,7 +63,8 @@ class Roster:
                 f"A roster needs as many reviewers as papers, but has {len(self.reviewers)} and {len(self.papers)}."
             )
         known: dict[tuple[str, ...], Kind] = {}
-        for kind, names in _sides(self):
+        sides: tuple[tuple[Kind, tuple[str, ...]], ...] = (("reviewer", self.reviewers), ("paper", self.short_papers))
+        for kind, names in sides:
             for name in names:
                 key = _words(name)
                 if all(map(str.isnumeric, key)):  # a score would be read as it
@@ -182,11 +183,6 @@ def _near(roster: Roster, word: str) -> Meanings:
     """Returns the possible meanings of a word that is not a name, if one wrong letter is forgiven."""
     near = {m for key, meanings in roster._index.items() if len(key) == 1 and _slip(word, key[0]) for m in meanings}
     return tuple(sorted(near)) or roster._index.get((_ALSO_CALLED.get(word, ""),), ())
-
-
-def _sides(roster: Roster) -> tuple[tuple[Kind, tuple[str, ...]], ...]:
-    """Returns the names by which a plan names them."""
-    return ("reviewer", roster.reviewers), ("paper", roster.short_papers)
 
 
 def _alone(kind: Kind, words: tuple[str, ...]) -> list[str]:

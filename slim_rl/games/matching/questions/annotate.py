@@ -59,7 +59,7 @@ def annotate(dialogue: Dialogue) -> None:
     waiting: dict[int, _Unanswered] = {}  # what each seat said that has had no reply yet
     for turn in dialogue.turns:
         _clear(turn)
-        turn.proposes = _proposes(turn)
+        turn.proposes = turn.text.lstrip()[:9].lower() == "[propose]" or (turn.action or {}).get("kind") == "propose"
         if turn.role == "policy" and turn.seat in knows:
             turn.state_value = round(knows[turn.seat].expected, 6)
             turn.unknown = knows[turn.seat].unknown
@@ -97,10 +97,6 @@ def _clear(turn: Turn) -> None:
     for name in ("questions", "pairs", "learnable", "informative", "stated", "volunteered", "redundant"):
         setattr(turn, name, [])
     turn.seeking = False
-
-
-def _proposes(turn: Turn) -> bool:
-    return turn.text.lstrip()[:9].lower() == "[propose]" or (turn.action or {}).get("kind") == "propose"
 
 
 def _reply(

@@ -98,17 +98,13 @@ class QuestioningPlayer(Player):
         elif kind != "open":
             asked = learned_in(view).asked
             left = [pair for pair in game.unseen if pair not in asked]
-            if not left or (minds and not _worth_its_cost(view)):
+            # a question that costs more than the best is expected to gain, if answered, is not asked
+            if not left or (minds and view.price and best_question(view)[1] <= view.price * best_score(view)):
                 return None
             aim = set(enumerate(self.plan(view))) if aims else set[Pair]()
             forms, pair = ASK_PAIR, rng.choice([pair for pair in left if pair in aim] or left)
         reviewer, paper = game.roster.names(pair)
         return rng.choice(forms).format(value=game[pair], reviewer=reviewer, paper=paper)
-
-
-def _worth_its_cost(view: View) -> bool:
-    """Returns True if the best question, if answered, is expected to gain more than it costs."""
-    return not view.price or best_question(view)[1] > view.price * best_score(view)
 
 
 def curriculum(config: Config) -> Curriculum:
