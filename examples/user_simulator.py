@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from slim_rl import BaseEnvironment, Frontier, Instrument, Partner, PartnerFailure, Turn, View, jsonl
+from slim_rl import BaseEnvironment, DataError, Frontier, Instrument, Partner, PartnerFailure, Turn, View, jsonl
 
 PERSONA = (
     "You are the user, a busy person who wants one answer from an assistant. You know the facts below and no others. When it asks about a fact, "
@@ -56,6 +56,8 @@ class UserSimulator(BaseEnvironment):
         file = game.get("tasks") or Path(__file__).with_suffix(".jsonl")
         rows = jsonl.read(file, "tasks", "name a file in game.tasks")
         tasks = [task for line, task in rows if (line % 3 == 1) == (split == "eval")]
+        if not tasks:
+            raise DataError(f"{file} has no task for {split}; write at least two.")
         for number in numbers:
             yield f"{split}-{number}", tasks[number % len(tasks)]
 

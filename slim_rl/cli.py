@@ -69,6 +69,8 @@ def main(arguments: Sequence[str] | None = None, *, command_line: str | None = N
             raise SystemExit(2)
         if sys.stdout is not None:
             sys.stdout.flush()
+    except KeyboardInterrupt:  # before a command could say how to go on
+        raise SystemExit(130) from None
     except BrokenPipeError:  # the reader of the pipe has ended, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
         raise SystemExit(1) from None

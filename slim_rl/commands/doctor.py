@@ -15,7 +15,7 @@ from slim_rl.errors import ConfigError
 from slim_rl.lab.incentives import measure
 
 COLOURS = {"pass": "green", "warn": "yellow", "fail": "red"}
-ASKING, GAMES = "gain from asking", 200  # name of the check, and its games per player
+ASKING, GAMES = "gain from asking", 500  # name of the check, and its games per player
 ADVICE = (
     "An initial policy that rarely asks may never learn to. See which behaviour is rewarded with `slim-rl lab incentives CONFIG --games 2000`, "
     "and what to change in docs/how-to/check-that-asking-raises-reward.md."

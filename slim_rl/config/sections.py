@@ -36,7 +36,7 @@ class DataConfig(Section):
     """games to make for train"""
     num_eval: Annotated[int, ASIDE] = Field(100, ge=0)
     """games to make for eval"""
-    seed: int = Field(0, ge=0)
+    seed: int = Field(0, ge=0, lt=2**63)
     """seed of the games; the order in which they are played follows the run's seed"""
     seat: Literal[0, 1, "both"] = 0
     """the policy's seat: 0 (speaks first), 1, or both (alternating from game to game)"""

@@ -114,7 +114,7 @@ class Incentives:
         gain, shortcut = last.reward.value - solo, max(0.0, self.best_without.reward.value - solo)
         share = f"{100 * shortcut / gain:.0f}%" if gain > 0 else "more"
         if self.first_gain.low <= 0:
-            judgement = "Asking does not raise the reward"
+            judgement = "It is not shown that asking raises the reward"
         else:
             judgement = "Asking raises the reward" + ("" if shortcut <= TOLERANCE else ", but is not needed")
         name = f" ({self.best_without.name}: {plain(self.best_without.reward.value)})" if shortcut > TOLERANCE else ""
