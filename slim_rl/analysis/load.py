@@ -94,7 +94,7 @@ def load(log_dirs: Sequence[str | Path]) -> Log:
         )
     frame = pd.concat(parts, ignore_index=True)
     frame = frame.assign(folder=frame["file"].map({number: str(file.path.parent) for number, file in enumerate(files)}))
-    named = ["arm", "run", "seed", "phase", "step", "id"]
+    named = ["arm", "run", "phase", "step", "id"]
     same = frame.duplicated([*named, "folder"], keep="last")
     frame = frame[~same]
     shared = sorted(set(frame.loc[frame.duplicated(named, keep=False), "folder"]))

@@ -157,7 +157,7 @@ def test_a_trained_run_starts_nothing(cluster: Cluster, model: Path, small: Path
     run.mkdir()
     (run / "latest_checkpointed_iteration.txt").write_text("2")
     done = launch(cluster, MODEL=model, CONFIG=small, SAVE_DIR=run, ASYNC=1)
-    assert done.returncode == 0 and "has a checkpoint of the last of its 3 steps" in done.stderr
+    assert done.returncode == 0 and "is trained: all 3 steps" in done.stderr
     assert "resumes" not in done.stderr and cluster.calls == []
 
 
