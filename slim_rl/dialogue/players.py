@@ -105,7 +105,7 @@ class Sampled:
     Attributes:
         ids: sampled token ids, the end-of-turn token included if it was sampled.
         logprobs: log-probability of each id under the sampling distribution; as long as `ids`.
-        finish: "stop" (an end token was sampled), "length" (cut at max_tokens) or "abort" (the engine was stopped).
+        finish: "stop" (an end token was sampled), "length" (max_tokens were sampled) or "abort" (the engine was stopped).
         meta: further output of the engine, for backends that keep it (slime's meta_info).
         forced: whether an intervention wrote it in place of the policy (`lab.interventions`).
     """

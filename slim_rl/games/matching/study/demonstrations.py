@@ -98,7 +98,7 @@ class QuestioningPlayer(Player):
         elif kind != "open":
             asked = learned_in(view).asked
             left = [pair for pair in game.unseen if pair not in asked]
-            # a question that costs more than the best is expected to gain, if answered, is not asked
+            # not if even the best question costs more than its answer is expected to gain
             if not left or (minds and view.price and best_question(view)[1] <= view.price * best_score(view)):
                 return None
             aim = set(enumerate(self.plan(view))) if aims else set[Pair]()
