@@ -61,7 +61,10 @@ for name in NUM_NODES NUM_GPUS TP ENGINE_GPUS RAY_PORT ${ROLLOUT_GPUS:+ROLLOUT_G
     [[ ${!name} =~ ^[1-9][0-9]{0,4}$ ]] || die "$name is '${!name}'; it must be a whole number of at least 1."
 done
 case $ASYNC$COLOCATE in
-01) GPU_ARGS=(--colocate --actor-num-nodes "$NUM_NODES" --actor-num-gpus-per-node "$NUM_GPUS") ;;
+01)
+    [[ ! ${ROLLOUT_GPUS:-} ]] || die "ROLLOUT_GPUS is set, but training and playing share all GPUs: set COLOCATE=0 too, or leave it out."
+    GPU_ARGS=(--colocate --actor-num-nodes "$NUM_NODES" --actor-num-gpus-per-node "$NUM_GPUS")
+    ;;
 00 | 10)
     ROLLOUT_GPUS=${ROLLOUT_GPUS:-$((NUM_NODES * NUM_GPUS / 2))}
     ((LEFT = NUM_NODES * NUM_GPUS - ROLLOUT_GPUS, ACTOR_NODES = LEFT < NUM_GPUS ? 1 : LEFT / NUM_GPUS))

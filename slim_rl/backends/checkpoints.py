@@ -39,9 +39,7 @@ def locate_model(model: str, download: bool) -> Path:
                 f"MODEL {model} is not a folder here and cannot be downloaded from the hub ({error}); give a path."
             ) from error
     if read_object(path / "config.json").get("auto_map"):
-        raise DataError(
-            f"{path} names the model's own code (auto_map), which slime would run; choose a model without it."
-        )
+        raise DataError(f"{path} names the model's own code (auto_map), which slime would run; choose another.")
     return path.resolve()
 
 

@@ -22,12 +22,12 @@ class SlimeConfig(Section):
     min_survivors: float = Field(0.5, ge=0, le=1)
     """a group of which a smaller share succeeded is dropped, if a spare one can take its place"""
     drop_equal_rewards: bool = False
-    """also drop groups whose games all have the same reward: they teach nothing"""
+    """also drop groups whose games all have the same reward, which teach nothing unless turns have advantages of their own"""
     engine_retry_seconds: Annotated[float, PACE] = Field(60.0, ge=0)
     """seconds to wait out an engine that answers with errors"""
 
 
-WITHOUT_GROUPS = ("gae", "reinforce_plus_plus", "remax")  # verl's estimators with a baseline for a lone dialogue
+WITHOUT_GROUPS = ("gae", "reinforce_plus_plus")  # verl's estimators with a baseline for a lone dialogue
 
 
 class VerlConfig(Section):
@@ -43,7 +43,7 @@ class VerlConfig(Section):
     adv_estimator: Annotated[
         str, Key(verl="algorithm.adv_estimator", note="slime: --advantage-estimator; TRL has GRPO only")
     ] = "grpo"
-    """gae (with a critic), or grpo, reinforce_plus_plus, rloo, remax, or another that verl has"""
+    """gae (with a critic), or grpo, reinforce_plus_plus, rloo, or another of verl's that needs no second rollout"""
     kl: Annotated[
         Literal["loss", "reward"],
         Key(

@@ -54,9 +54,7 @@ def test_qwen2_has_the_flags_of_slimes_own_file() -> None:
     if not (found := slimes()):
         pytest.skip(NO_SLIME)
     written = sourced(found[0] / "scripts" / "models" / "qwen2.5-0.5B.sh")
-    assert parse_flags(words(architecture(_QWEN2))) == written | {"--kv-channels": ["64"]}, (
-        "which is Megatron's default"
-    )
+    assert parse_flags(words(architecture(_QWEN2))) == written | {"--kv-channels": ["64"]}, "Megatron's default"
     assert "--untie-embeddings-and-output-weights" in architecture(_QWEN2 | {"tie_word_embeddings": False})
     with pytest.raises(ConfigError, match="model_type is llama"):
         architecture({"model_type": "llama"})

@@ -108,9 +108,7 @@ class SGLangServer(Server):
             self.requests.append({**body, "key": request.headers.get("X-SMG-Routing-Key")})
         most = params.get("max_new_tokens", 128)
         if unknown := set(params) - KNOWN:
-            return web.json_response(
-                {"error": {"message": f"unexpected sampling parameters {sorted(unknown)}"}}, status=500
-            )
+            return web.json_response({"error": {"message": f"unexpected parameters {sorted(unknown)}"}}, status=500)
         if len(ids) + most > self.context_length or most < (0 if "logprob_start_len" in body else 1):
             message = f"Requested {len(ids)} input and {most} new tokens of a context of {self.context_length}."
             return web.json_response({"error": {"message": message}}, status=400)

@@ -117,6 +117,7 @@ def test_gpus_are_shared_or_divided(alone: Cluster, variables: dict[str, object]
         ({"ASYNC": "1", "COLOCATE": "1"}, "cannot share GPUs: set COLOCATE=0."),
         ({"COLOCATE": "0", "NUM_GPUS": "1"}, "ROLLOUT_GPUS=0 leaves 1 of 1 GPUs"),
         ({"COLOCATE": "0", "ROLLOUT_GPUS": "4"}, "ROLLOUT_GPUS=4 leaves 0 of 4 GPUs for training"),
+        ({"ROLLOUT_GPUS": "2"}, "training and playing share all GPUs"),
         ({"ASYNC": "1", "NUM_NODES": "2", "NUM_GPUS": "8", "ROLLOUT_GPUS": "4"}, "leaves 12 of 16 GPUs for training"),
     ],
 )

@@ -6,14 +6,14 @@ a flag that slime would ignore ends the job before anything starts: slime parses
     parser ignores what it does not know
 the run's folder is locked while the job runs
 the policy plays the first rollout of a resumed run, not the reference model of its KL term
-a run that the log functions stop (`RunStopped`, see `log`) saves the step that it trained last, and ends with exit code 1
+a run that the log functions or the engines stop (`RunStopped`, see `log`) saves the step that it trained last, and ends with exit code 1
 a policy that has diverged ends the run without a save
 """
 
 import argparse
 import importlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
@@ -64,7 +64,8 @@ def train(module: ModuleType, args: Any) -> int:
     def create_training_models(args: Any, groups: Any, manager: Any, *others: Any, **kwargs: Any) -> Any:
         created = create(args, groups, manager, *others, **kwargs)
         managers.append(manager)
-        models.extend(TrainedGroup(group) for group in created if group is not None)
+        keep_place = lambda step: module.ray.get(manager.save.remote(step))  # noqa: E731
+        models.extend(TrainedGroup(group, keep_place) for group in created if group is not None)
         models[0].hold_policy(module.ray)
         return created
 
@@ -81,7 +82,6 @@ def train(module: ModuleType, args: Any) -> int:
                     module.ray.get(managers[0].offload.remote())
             for model in models:
                 model.save(step)
-            module.ray.get(managers[0].save.remote(step))
             print(
                 f"slim-rl: the {step + 1} steps trained so far are saved; the same command resumes from there.",
                 flush=True,
@@ -101,13 +101,18 @@ def train(module: ModuleType, args: Any) -> int:
 class TrainedGroup:
     """slime's group of actors that hold one model, the policy or a critic.
 
+    Before the model is saved, the place in the games is: slime resumes from any model, and without a place plays from the first game again.
+
+    Args:
+        keep_place: function that saves the place in the games as that of a step.
+
     Attributes:
         trained: step trained last; -1 before the first.
     """
 
-    def __init__(self, group: Any) -> None:
+    def __init__(self, group: Any, keep_place: Callable[[int], Any]) -> None:
         self.group, self.trained, self._saved = group, -1, -1
-        train, save = group.async_train, group.save_model
+        train, save, update = group.async_train, group.save_model, group.update_weights
 
         def async_train(step: int, *args: Any, **kwargs: Any) -> Any:
             self.trained = step
@@ -115,9 +120,16 @@ class TrainedGroup:
 
         def save_model(step: int, *args: Any, **kwargs: Any) -> Any:
             self._saved = step
+            keep_place(step)
             return save(step, *args, **kwargs)
 
-        group.async_train, group.save_model = async_train, save_model
+        def update_weights() -> Any:
+            try:
+                return update()
+            except Exception as error:
+                raise RunStopped(f"Training stops: the engines took no new weights: {_message(error)}") from error
+
+        group.async_train, group.save_model, group.update_weights = async_train, save_model, update_weights
 
     def save(self, step: int) -> None:
         """Saves the model as that of a step, unless it is saved or not trained yet."""

@@ -150,7 +150,5 @@ def _pad(args: Namespace, context: RolloutContext, sample: Sample, dialogue: Dia
     if getattr(args, "use_rollout_routing_replay", False):
         import torch
 
-        rows, layers, chosen = len(sample.tokens) - 1, args.num_layers, args.moe_router_topk
-        sample.rollout_routed_experts = (
-            torch.arange(chosen, dtype=torch.int32).expand(rows, layers, chosen).contiguous()
-        )
+        rows, layers, k = len(sample.tokens) - 1, args.num_layers, args.moe_router_topk
+        sample.rollout_routed_experts = torch.arange(k, dtype=torch.int32).expand(rows, layers, k).contiguous()

@@ -104,9 +104,10 @@ def print_flags(request: Request) -> list[str]:
 
 def _check_flags(config: Config, flags: Flags) -> int:
     """Returns the number of updates per step. Raises ConfigError for a flag that would undo what a run needs."""
-    refused = read_yaml(Path(__file__).with_name("refused.yaml"))
+    refused, given = read_yaml(Path(__file__).with_name("refused.yaml")), {*flags}
+    given |= {f"{flag} {value}" for flag, values in flags.items() for value in values}
     for flag, reason in (refused["dialogue"] | refused["launch"]).items():
-        if flag in flags:
+        if flag in given:
             raise ConfigError(f"{flag} is refused: {reason}.")
     check_written(flags, slime_folder())
     if make_training_reward(config).by_turn and "--use-opd" in flags:
@@ -115,7 +116,7 @@ def _check_flags(config: Config, flags: Flags) -> int:
             "one out."
         )
     batch, dialogues = flags.get("--global-batch-size"), config.train.dialogues * config.seats_trained
-    if batch and dialogues % int(batch[0]):
+    if batch and (not batch[0].isdecimal() or not int(batch[0]) or dialogues % int(batch[0])):
         raise ConfigError(
             f"--global-batch-size {batch[0]} does not divide the {dialogues} dialogues of a step, and slime would drop the rest. Choose a "
             "divisor."
