@@ -66,9 +66,7 @@ def test_names_of_any_form_can_be_proposed_asked_about_and_told(
     assert isinstance(proposal, Action) and proposal.assignment == tuple(plan)
     for pair in ((0, 1), (2, 0)):
         named = unicodedata.normalize(written, roster.pair(pair))
-        if any(each.endswith("Ada") for each in roster.names(pair)) and any(
-            each.endswith(" Ada") for each in names[:6]
-        ):
+        if any(one.endswith("Ada") for one in roster.names(pair)) and any(each.endswith(" Ada") for each in names[:6]):
             continue  # a word that may be a reviewer and a paper: in free text it names nobody
         assert read(f"What is {named}?", roster).asked == (pair,)
         assert read(f"{named}: 62.", roster).statements == ((pair, 62),)

@@ -92,9 +92,7 @@ def test_trying_plans_replaces_asking_under_dialop_rules_only() -> None:
 
 def test_one_that_asks_more_asks_all_that_one_asks_who_asks_less() -> None:
     game = next(generate_games(1, LARGE, seed=2))
-    few, many = (
-        [turn.text for turn in play(Asker(k), ShyPartner(), game, LARGE).turns if turn.seat == 0] for k in (2, 5)
-    )
+    few, many = ([one.text for one in play(Asker(k), ShyPartner(), game, LARGE).turns if one.seat == 0] for k in (2, 5))
     assert few[:2] == many[:2] and len(many) == 6
     assert all(text.startswith("[message] What is ") for text in many[:5])
 

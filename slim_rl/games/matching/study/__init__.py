@@ -32,7 +32,7 @@ class MatchingInstrument(Instrument):
 
     question_kinds: ClassVar[Mapping[str, str]] = KINDS
     # raised when the same dialogue would get other annotations; 1 stands for all logs that name none
-    annotator_version = 8
+    annotator_version = 9
     annotate = staticmethod(annotate)
     questions_worth_asking = staticmethod(informative_questions)
     state_values = staticmethod(state_values)

@@ -90,9 +90,7 @@ class YokedPartner(ScriptedPartner):
     def __post_init__(self, replay: str | Path | None) -> None:
         super().__post_init__()
         if replay is None:
-            raise ConfigError(
-                "partner.kind is yoked but partner.args.replay is not set: give the path of a dialogue log."
-            )
+            raise ConfigError("partner.kind is yoked but partner.args.replay is not set: name a dialogue log.")
         self.path = replay = Path(replay)
         self._twins: dict[Any, Schedule] = {}  # by seed and what the partner sees
         self._of_game: dict[Any, list[Schedule]] = defaultdict(list)

@@ -104,9 +104,7 @@ def infer_roster(log: list[Mapping[str, Any]], known: Roster) -> Roster:
             if reviewer is not None and name and names.setdefault(reviewer, name) != name:
                 raise DataError(f"The recorded proposals call reviewer {reviewer} both {names[reviewer]} and {name}.")
     if sorted(names) != list(range(known.n)):
-        raise DataError(
-            "The recorded proposals do not name every reviewer: add `reviewers` and `papers` to the record."
-        )
+        raise DataError("The proposals do not name every reviewer: add `reviewers` and `papers` to the record.")
     try:
         return Roster(tuple(names[i] for i in range(known.n)), known.papers)
     except ConfigError as error:
