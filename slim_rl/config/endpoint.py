@@ -126,7 +126,7 @@ class OpenAIConfig(Section):
             if parts.scheme in ("http", "https") and parts.hostname and not parts.query and "@" not in parts.netloc:
                 return url
         raise ValueError(
-            "must be like http://localhost:8000/v1: http or https, a host, no query (set query), no password (set headers)"
+            "must be like http://localhost:8000/v1: http or https, a host, no query (set query), no password (set headers, with {key})"
         )
 
     @field_validator("headers")

@@ -144,6 +144,8 @@ class AnswerReader:
             spent = {"text": "", "finish_reason": "length", "model": self.config.model, **count_tokens(None, body, "")}
             return spent if fault.kind == "length" else fault
         if isinstance(data, dict) and _reports_error(data, choice):
+            if choice is not None:  # the reply's own words are no fault
+                content = str(data.get("error") or choice.get("error") or choice.get("finish_reason"))
             fault = self._fault(0, content, error_in(data, choice, content), {}, body, ever_answered)
             return replace(fault, billed=choice is not None)
         parts = _parts_of(choice)
@@ -208,7 +210,7 @@ class AnswerReader:
         hint = f" ({hint})" if hint and kind != "request" else ""
         name = f" {one_line(self.secrets.redact(code), 60)}" if code not in ("", str(status)) else ""
         why = f"HTTP {status or 200}{name}: {one_line(self.secrets.redact(reported['message']))}{hint}"
-        return Fault(why, kind, retry_after(headers, content), parameter=parameter)
+        return Fault(why, kind, retry_after(headers, content, kind == "busy"), parameter=parameter)
 
 
 def _reports_error(data: Mapping[str, Any], choice: Mapping[str, Any] | None) -> bool:
@@ -253,11 +255,11 @@ def _setting(parameter: str, section: str) -> str:
     return f"remove {key} from {section}.extra"
 
 
-def retry_after(headers: Mapping[str, str], content: str = "") -> float | None:
+def retry_after(headers: Mapping[str, str], content: str = "", limited: bool = True) -> float | None:
     """Returns the seconds to wait that a response asks for, None if none or unreadable.
 
     They are in Retry-After-Ms or Retry-After (a number or a date, RFC 9110), else in the body ("try again in 7m12s"), else in a header
-    on when a rate limit is reset. A number too large for a pause is a point in time, in seconds or milliseconds.
+    on when a rate limit is reset, which many answers have: these two count only for a limit that was met (`limited`). A number too large for a pause is a point in time, in seconds or milliseconds.
     """
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         value = headers.get(name, "")
@@ -269,7 +271,7 @@ def retry_after(headers: Mapping[str, str], content: str = "") -> float | None:
             if math.isfinite(seconds):
                 return _pause(seconds)
     resets = "".join(f"\n{name}: {value}," for name, value in headers.items())
-    if (asked := _PAUSE.search(content[:20_000] + resets)) is None:
+    if not limited or (asked := _PAUSE.search(content[:20_000] + resets)) is None:
         return None
     if asked["date"]:
         with contextlib.suppress(ValueError):
@@ -335,6 +337,9 @@ def count_tokens(usage: Any, body: Mapping[str, Any], text: str) -> dict[str, An
     cached, stored = (_count(details.get(name) or 0, 0) for name in ("cached_tokens", "cache_write_tokens"))
     read, written = _count(counts.get("prompt_tokens"), 1), _count(counts.get("completion_tokens"), 0)
     sent = sum(_bytes(message["content"]) for message in body["messages"])
+    total = _count(counts.get("total_tokens"), 1)
+    if read is not None and written is not None and (unseen := (total or 0) - read - written) not in (0, cached):
+        written += max(0, unseen)  # thoughts, which some leave out of the completion's
     whole = (read or 0) + (cached or 0)  # some servers leave the cached tokens out of the prompt's
     is_cut = read is not None and cached is not None and whole * BYTES_PER_TOKEN < sent
     possible = read is not None and cached is not None and cached <= read

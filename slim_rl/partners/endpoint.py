@@ -173,7 +173,7 @@ class Endpoint:
         left, faults, usage, why = config.turn_seconds, 0, Usage(), ""
         while True:
             # Queueing is not the endpoint's slowness: only what follows counts against the turn.
-            async with self._admitted(body):
+            async with self._admitted(body, usage):
                 started, refused = time.monotonic(), list(self.refused)
                 outcome = await self._request(self._fit(body), min(config.request_seconds, left))
                 seconds = time.monotonic() - started
@@ -203,8 +203,8 @@ class Endpoint:
             await asyncio.sleep(wait)
 
     @contextlib.asynccontextmanager
-    async def _admitted(self, body: dict[str, Any]) -> AsyncIterator[None]:
-        """Waits until a slot, the endpoint and the rate limits are free. Raises PartnerFailure if calls have stopped."""
+    async def _admitted(self, body: dict[str, Any], usage: Usage) -> AsyncIterator[None]:
+        """Waits until a slot, the endpoint and the rate limits are free. Raises PartnerFailure, with `usage`, if calls have stopped."""
         here = await self._limits.here()
         async with here.slots, contextlib.AsyncExitStack() as stack:
             if self.breaker.is_open:  # one call at a time asks, first come, first served
@@ -216,12 +216,12 @@ class Endpoint:
             await here.requests.take()
             await here.tokens.take(guess_input(body) + REPLY_TOKENS)
             if self.breaker.stopped:
-                raise PartnerFailure(self.breaker.stopped, StopReason.OUTAGE)
+                raise PartnerFailure(self.breaker.stopped, StopReason.OUTAGE, usage)
             if refusal := self.spend.refusal():
                 self.warn_once(refusal, "budget")
                 # Without a budget it is the disk that stops the run.
                 reason = StopReason.OUTAGE if self.config.budget_usd is None else StopReason.BUDGET
-                raise PartnerFailure(refusal, reason)
+                raise PartnerFailure(refusal, reason, usage)
             yield
 
     async def _request(self, body: dict[str, Any], seconds: float) -> dict[str, Any] | Fault:

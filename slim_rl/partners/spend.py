@@ -34,16 +34,19 @@ class Spend:
     """
 
     def __init__(self, budget_usd: float | None = None, folder: Path | None = None, player: str = "partner") -> None:
-        self.budget_usd, self.folder, self.player = budget_usd, folder, player
+        self.budget_usd, self.player, self._name = budget_usd, player, ""
+        self.folder: Path | None = None
         self.total = self._written = Usage()
-        # The random part: containers give every start the same host name and process id.
-        self._name = f"{host_name()}-{os.getpid()}-{secrets.token_hex(4)}.json"
+        if folder is not None:
+            self.keep(folder)
 
     def keep(self, folder: Path) -> None:
         """Writes the total into the run's `folder` from now on. For another run's folder it starts at zero."""
         if self.folder != folder.absolute():
             self.total = self.total if self.folder is None else Usage()
             self.folder, self._written = folder.absolute(), Usage()
+            # The random part: containers give every start the same host name and process id, and a run may be returned to.
+            self._name = f"{host_name()}-{os.getpid()}-{secrets.token_hex(4)}.json"
             self._write()
 
     def spent_elsewhere(self) -> float:

@@ -183,7 +183,10 @@ def test_a_run_has_spent_the_sum_of_its_processes(tmp_path_factory: Any, calls: 
         spends[process].add(Usage(cost_usd=usd))
         for mine, spend in enumerate(spends):
             assert spend.spent_elsewhere() == pytest.approx(sum(sums) - sums[mine])
-    assert spent_usd(folder) == pytest.approx(sum(sums))
+    spends[0].keep(folder / "another run")
+    spends[0].keep(folder)  # as one who comes back
+    spends[0].add(Usage(cost_usd=1.0))
+    assert spent_usd(folder) == pytest.approx(sum(sums) + 1.0)
 
 
 BUDGETS = [(True, 1, True), (True, 16, False), (True, 64, True), *((odd, 4, False) for odd in (None, *ODD_USAGE))]
