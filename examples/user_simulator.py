@@ -59,7 +59,7 @@ class UserSimulator(BaseEnvironment):
         if not tasks:
             raise DataError(f"{file} has no task for {split}; write at least two.")
         for number in numbers:
-            yield f"{split}-{number}", tasks[number % len(tasks)]
+            yield f"{split}-{number}", tasks[(seed + number) % len(tasks)]
 
     def reset(self, game_state: Any) -> None:
         self.task, self.turn, self.taken, self.answer = game_state, 0, 0, ""

@@ -118,9 +118,8 @@ def contrast(
         of_runs = np.array([w**2 * m.var(ddof=1) / len(m) for w, m in zip(weights, means, strict=True)])
         parts = [*((v, len(m) - 1) for v, m in zip(of_runs, means, strict=True)), *parts]
         variance = max(of_runs.sum() + of_games - both, of_runs.sum(), of_games)
-    exact = _ROUNDING * max(
-        abs(w) * float(np.nanmax(abs(t.to_numpy(float)))) for w, t in zip(weights, tables, strict=True)
-    )
+    most = max(abs(w) * float(np.nanmax(abs(t.to_numpy(float)))) for w, t in zip(weights, tables, strict=True))
+    exact, limit = _ROUNDING * most, max(limit, most)  # a game's own rewards may be larger
     if variance <= exact * exact:  # a square by ** may raise
         note = "all runs and games are equal"
         df = games - 1 if over == GAMES else np.inf

@@ -48,9 +48,7 @@ def applied(fault: Fault, root: Path) -> str:
     """Returns the broken file's text. Raises ValueError unless the fault fits the file in exactly one place."""
     text = (root / fault.file).read_text(encoding="utf-8")
     if text.count(fault.before) != 1:
-        raise ValueError(
-            f"{fault.file} has {fault.before!r} {text.count(fault.before)} times; adapt tests/breakages.txt."
-        )
+        raise ValueError(f"{fault.file} has {fault.before!r} {text.count(fault.before)} times; adapt breakages.txt.")
     return text.replace(fault.before, fault.after)
 
 
@@ -60,9 +58,7 @@ def red(root: Path, tests: tuple[str, ...]) -> list[str]:
     environment = {**os.environ, "PYTHONPATH": str(root)}
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
     if done.returncode not in (0, 1):
-        raise RuntimeError(
-            f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
-        )
+        raise RuntimeError(f"{' '.join(command)} gave {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     return re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.M)
 
 

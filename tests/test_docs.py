@@ -167,9 +167,7 @@ def test_benchmarks_find_their_modules(file: Path, monkeypatch: pytest.MonkeyPat
 
 def test_public_names_are_there_typed_and_on_a_page() -> None:
     tree = ast.parse(text_of("slim_rl/__init__.pyi"))
-    imported = {
-        alias.name: each.module for each in tree.body if isinstance(each, ast.ImportFrom) for alias in each.names
-    }
+    imported = {one.name: each.module for each in tree.body if isinstance(each, ast.ImportFrom) for one in each.names}
     pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "reference").glob("python-*.md"))
     assert sorted(imported) == slim_rl.__all__ == sorted(re.findall(r"^::: slim_rl\.(\w+)$", pages, re.M))
     for name, module in imported.items():

@@ -93,9 +93,7 @@ def _of_arm(arm: str, rows: pd.DataFrame, apart: list[str]) -> Iterator[tuple[tu
         name = names[row["key"]]
         before = first.setdefault((row["key"], row["seed"]), row["run"])
         if row["trained"] and pd.notna(row["seed"]) and before != row["run"]:
-            apart.append(
-                f"Not counted as another seed of {name}: {row['run']} has the seed of {before}, {row['seed']:g}."
-            )
+            apart.append(f"Not another seed of {name}: {row['run']} has the seed of {before}, {row['seed']:g}.")
             name = f"{name} (seed {row['seed']:g} again: {row['run']})"
         yield (row["arm"], row["run"], row["folder"]), name
 

@@ -211,9 +211,9 @@ def _differences(a: PlayedCell, b: PlayedCell) -> Iterator[tuple[str, dict[str, 
             )
             for cell in (a, b)
         )
+        one, two = one.align(two, join="inner", axis=1)
         arms, weights, over = [two, one], [1.0, -1.0], st.BOTH
         if not several:
-            one, two = one.align(two, join="inner", axis=1)
             arms, weights, over = [two - one], [1.0], st.GAMES
         difference = st.contrast(arms, weights, measure.span, over)
         yield measure.name, {"before": st.arm_mean(one).value, "after": st.arm_mean(two).value, **asdict(difference)}

@@ -42,7 +42,7 @@ def summarise(frame: pd.DataFrame, kinds: Mapping[str, str] | None = None) -> di
     """
     kinds = kinds or {}
     played = frame[~frame["failed"]]
-    steps = frame[(frame["phase"] == TRAIN) & frame["step"].notna()]
+    steps = frame[frame["phase"] == TRAIN].fillna({"step": 0})  # an adapter's trainer names none
     known = [m.name for m in shown_in("report") if m.name in frame]
     # questions are always shown, as "not measured" without any value
     names = [name for name in known if name == "questions" or frame[name].notna().any()]

@@ -16,7 +16,7 @@ from slim_rl.commands.options import ConfigFile, Human, Overrides, Strings, chec
 from slim_rl.commands.screen import print_answer, printable
 from slim_rl.config import Config, load_config
 from slim_rl.dialogue.failures import nothing_measured
-from slim_rl.dialogue.games_file import games_files
+from slim_rl.dialogue.games_file import games_files, read_rows
 from slim_rl.errors import ConfigError, SlimError
 from slim_rl.policies import check_model_name, model_of
 from slim_rl.policies.engines import check_engine
@@ -76,7 +76,8 @@ def command(
     for name in checkpoint:
         check_model_name(name, "--checkpoint")
     if dry_run:
-        games = min(games, games_files(settings).get("eval", (None, 0))[1])
+        file, number = games_files(settings).get("eval", (Path(), 0))
+        games = min(games, len(read_rows(file)) if file.is_file() else number)
         each = f", {num_trials} dialogues each" if num_trials > 1 else ""
         for cell, its in configs.items():
             typer.echo("; ".join([f"{cell.name}: {games} games{each}", *cost_of(cell, its, games * num_trials)]))

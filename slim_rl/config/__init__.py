@@ -142,9 +142,7 @@ class Config(Section):
         if model is not None:
             return value.changed(player=checked(model, settings, "warmstart.player"))
         if settings:
-            raise ConfigError(
-                f"warmstart.player is {settings}, but {path} has no settings for its player: leave it out."
-            )
+            raise ConfigError(f"warmstart.player is {settings}, but {path} has no settings for it: leave it out.")
         return value
 
     @model_validator(mode="after")
@@ -165,9 +163,7 @@ class Config(Section):
     def _compares(self) -> "Config":
         alone = self.train.backend == "verl" and self.verl.adv_estimator in WITHOUT_GROUPS
         if self.train.group_size < 2 and not alone:
-            raise ValueError(
-                "train.group_size is 1, but GRPO compares a game's dialogues with each other: take 2 or more"
-            )
+            raise ValueError("train.group_size is 1, but GRPO compares a game's dialogues: take 2 or more")
         return self
 
     @property

@@ -42,7 +42,11 @@ for _tag, _form, _first in (
     ("null", "~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("bool", "true|True|TRUE|false|False|FALSE", list("tTfF")),
     ("int", "[-+]?(0|[1-9][0-9_]*|0x[0-9a-fA-F_]+)", list("-+0123456789")),
-    ("float", r"[-+]?([0-9][0-9_]*\.[0-9_]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan", list("-+.0123456789")),
+    (
+        "float",
+        r"[-+]?([0-9][0-9_]*\.[0-9_]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?[0-9]{1,3}[eE][-+]?[0-9]{1,2}|[-+]?\.inf|\.nan",
+        list("-+.0123456789"),
+    ),
     ("merge", "<<", ["<"]),
 ):
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^({_form})$"), _first)

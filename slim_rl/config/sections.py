@@ -64,9 +64,7 @@ def _can_be_drawn(mixture: dict[str, Member]) -> dict[str, Member]:
     if mixture and not sum(member.share for member in mixture.values()) > 0:
         raise ValueError("the shares are all 0: raise one of them")
     if dotted := [name for name in mixture if "." in name]:
-        raise ValueError(
-            f"{dotted[0]!r} is a path: name its partner, such as {{mine: {{share: 1, kind: {dotted[0]}}}}}"
-        )
+        raise ValueError(f"{dotted[0]!r} is a path: name its partner, as in {{mine: {{share: 1, kind: {dotted[0]}}}}}")
     return mixture
 
 
@@ -291,9 +289,7 @@ class TrainConfig(Section):
     """divide a group's advantages by its standard deviation; false: Dr. GRPO"""
     reward: Annotated[
         str,
-        Key(
-            note="the same function in every backend; of turns: slime's --custom-advantage-function-path, verl's adv_estimator turn_credit"
-        ),
+        Key(note="the same function in every backend; of turns: slime's --custom-advantage-function-path; not in verl"),
     ] = "game"
     """reward and advantages of a step's dialogues; game: the game's reward; price: minus a cost per question; agreed, shuffled: controls;
     turn_credit, expected_credit: advantages of single turns; or the dotted path of a class (`slim_rl.dialogue.training_reward`)"""
@@ -430,9 +426,9 @@ class WarmstartConfig(Section):
     batch_size: int = Field(8, ge=1)
     """demonstrations per step, which `train.processes` share"""
     learning_rate: float = Field(2e-3, gt=0)
-    """peak learning rate"""
+    """learning rate: constant for all weights, the peak of a cosine for adapters"""
     warmup_steps: int | None = Field(None, ge=0)
-    """steps over which the rate rises from 0; null: a tenth of all steps, at most 50"""
+    """steps over which the rate of adapters rises from 0; null: a tenth of all steps, at most 50"""
     order: Literal["length", "random"] = "length"
     """batches of demonstrations; length: of like length; random: of any length, those of one game together"""
     hidden_size: int = Field(128, ge=32, multiple_of=32)

@@ -178,9 +178,7 @@ class Game:
             return StopReason.POLICY_ERRORS if author in self.dialogues else StopReason.PARTNER_ERRORS
         if end not in _END:
             known, game = ", ".join((*_END, _ERRORS)), type(self.env).__name__
-            raise DialogueOver(
-                StopReason.BROKEN, f"{game}.step ended the game with end={end!r}; return one of {known}."
-            )
+            raise DialogueOver(StopReason.BROKEN, f"{game}.step ended a game with end={end!r}; return one of {known}.")
         return _END[end]
 
 

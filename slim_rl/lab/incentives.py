@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from slim_rl.analysis.tables import Row, Table
 from slim_rl.config import Config
-from slim_rl.dialogue.games_file import GameRow, deal
+from slim_rl.dialogue.games_file import GameRow, deal, read_rows, seats_of
 from slim_rl.dialogue.log import annotate
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.players import against
@@ -175,7 +175,9 @@ def measure(
     if game.seats != 2:
         raise ConfigError(f"{config.environment} has one seat, so there is no partner to ask. Choose a game with two.")
     config, partner = (config, config.opposite.name) if live else _with_scripted_partners(config)
-    rows = list(deal(config, "train", num_games))
+    file = config.data.train
+    own = [row for row in read_rows(file, seats=seats_of(config)) if row.spec is None] if file.exists() else []
+    rows = own[:num_games] or list(deal(config, "train", num_games))
     scripted = measured(game).scripted_players(config.game, questions)
     judged = [one for one in scripted if one.curve == JUDGED or not (one.questions or one.against)]
     players = scripted if everyone else judged

@@ -210,7 +210,5 @@ class VLLMPolicy(ServedPolicy):
         choice = answer["choices"][0]
         ids, finish, logprobs = choice.get("token_ids"), choice["finish_reason"], choice["logprobs"]["token_logprobs"]
         if ids is None:
-            raise PolicyFailure(
-                "the server returns no token ids: use vLLM 0.10.2 or later, which knows return_token_ids"
-            )
+            raise PolicyFailure("the server returns no token ids: use vLLM 0.10.2 or later, which has return_token_ids")
         return Sampled(list(ids), list(logprobs), finish, answer.get("usage") or {})

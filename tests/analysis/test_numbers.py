@@ -80,6 +80,8 @@ def test_many_steps_share_points_and_one_has_no_interval(frame: pd.DataFrame) ->
     assert alone["curves"]["shy"]["measures"]["reward"]["mean"] == one["reward"].tolist()
     assert np.isnan(alone["curves"]["shy"]["measures"]["reward"]["low"][0])
     assert alone["held_out"] == alone["verdict"] == alone["checkpoints"] == []
+    without = summarise(frame[frame["phase"] == "train"].assign(step=np.nan))  # an adapter's log
+    assert without["curves"]["shy"]["steps"] == [0] and without["curves"]["shy"]["measures"]["reward"]["n"][0] > 100
 
 
 # -- held-out games
@@ -137,6 +139,14 @@ def test_the_later_minus_the_earlier_on_common_games(
     assert (asked["value"], asked["clusters"], reward["value"]) == (pytest.approx(difference), games, 0)
     said = f"On the same {games} games, {second.name} minus {first.name}: questions per game {difference:+.2f}"
     assert on_pair(pair).startswith(said.replace("-", "−") if abs(difference) > 1 else said[:-5].replace("-", "−"))
+
+
+def test_several_seeds_are_compared_on_common_games_too() -> None:
+    few, more = cell("a", [1] * 4, games="ppqq"), cell("b", [1, 1, 1, 1, 9, 9], policy="b", games="ppqqrr")
+    for each in (few, more):
+        each.games["run"] = ["s0", "s1"] * (len(each.games) // 2)
+    (pair,) = compare([few, more])
+    assert pair["games"] == 2 and pair["measures"]["questions"]["value"] == 0.0
 
 
 def test_only_one_thing_may_differ_and_policies_come_first(log_dir: Path) -> None:

@@ -109,6 +109,11 @@ def test_an_interval_ends_at_its_bound_if_all_values_are_within() -> None:
         assert at(values, games, within=within) == at(values, games)
 
 
+def test_a_change_of_larger_rewards_is_not_cut() -> None:
+    change = st.contrast([pd.DataFrame([[20.0, 21.0, 19.0], [19.0, 22.0, 20.0]])], [1.0], limit=1.0)
+    assert change.low < change.value < 21 < change.high
+
+
 def test_correlation_within_games_by_hand() -> None:
     x, y = np.array([0.0, 2, 4, 5, 5, 8]), np.array([0.1, 0.3, 0.5, 0.9, 0.7, 1.0])
     game = np.repeat([0, 1, 2], 2)

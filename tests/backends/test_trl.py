@@ -111,9 +111,7 @@ def test_run_interrupted_and_on_a_full_disk_ends_the_same(
     short, config = make_config(folder, "run", "train.steps=2", one_kept), make_config(folder, "run", one_kept)
     after_two = weights(local.train(short).run_dir)
     shutil.rmtree(config.run_dir / "model")  # as if stopped between the last checkpoint and the model
-    assert same(weights(local.train(short).run_dir), after_two) and len(lines(config)) == 2 * 8, (
-        "it is not played again"
-    )
+    assert same(weights(local.train(short).run_dir), after_two) and len(lines(config)) == 2 * 8, "not played again"
     model, play = everything(config.run_dir / "model"), Rollouts.__call__
 
     def breaks_at_step_3(self: Rollouts, prompts: Any, trainer: Any) -> Any:

@@ -119,9 +119,7 @@ def test_interrupted_evaluation_resumes_without_repeats(
             local.train(config)
         early |= {log.name: log.read_bytes() for log in logs.glob("eval-*.jsonl")}
         assert early[f"eval-{until:06}.jsonl"].count(b"\n") == 2
-    assert order == [("eval", 2)] * 2 + [("train", 2)] * 8 + [("eval", 3)] * 2, (
-        "an evaluation ends before the next step"
-    )
+    assert order == [("eval", 2)] * 2 + [("train", 2)] * 8 + [("eval", 3)] * 2, "an evaluation ends first"
     until = None
     resumed = local.train(make_config(folder, "interrupted", "train.eval_every=3"))  # from the checkpoint of step 2
     assert same(weights(resumed.run_dir), weights(whole.run_dir)) and said(resumed) == said(whole)

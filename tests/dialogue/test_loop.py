@@ -55,7 +55,7 @@ def test_loop_unknown_game_end_fails_the_dialogue(chat) -> None:
     dialogue, _ = play(chat, ["go one"], env=Won(length=1))
     assert (dialogue.stop_reason, dialogue.reward) == (StopReason.BROKEN, None)
     assert dialogue.failure == (
-        "Won.step ended the game with end='won'; return one of agreed, finished, rejected, max_turns, errors."
+        "Won.step ended a game with end='won'; return one of agreed, finished, rejected, max_turns, errors."
     )
 
 

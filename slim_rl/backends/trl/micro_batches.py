@@ -65,7 +65,7 @@ def mark_idle(batches: Sequence[dict[str, Any]]) -> None:
 def trim(inputs: dict[str, Any]) -> dict[str, Any]:
     """Takes off columns that are padding in every row: prompts are padded on the left, completions on the right."""
     prompt = int(inputs["prompt_mask"].sum(1).max())
-    completion = int(inputs["completion_mask"].sum(1).max())
+    completion = max(1, int(inputs["completion_mask"].sum(1).max()))  # TRL can mask a cut dialogue whole
     width = inputs["completion_mask"].shape[1]
     trimmed = dict(inputs)
     for name, value in inputs.items():

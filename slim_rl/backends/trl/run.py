@@ -123,6 +123,9 @@ class Run:
         step = int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
         if self.rank == 0:
             is_trained(config.name, self.folder.path, step, steps)  # which says so
+            for left in self.folder.logs.glob("train-[0-9]*.jsonl"):
+                if int(left.stem[6:]) >= PartialState().num_processes:  # of a start with more processes
+                    DialogueLog(left, from_step=step).close()
             for played in self.folder.logs.glob("eval-[0-9]*.jsonl"):
                 if int(played.stem[5:11]) > step:  # of weights that are lost
                     played.unlink()
@@ -174,8 +177,8 @@ class Run:
                 raise
             stopped = str(error)
         # All wait for all here, and stop at once, as in `Rollouts`: those that save wait for each other.
-        outcomes = gather_object([(stopped, nothing_measured({f"held-out games {when}": played}))])
-        stops = [why for why, _ in outcomes if why] or [outcomes[0][1]] * all(lost for _, lost in outcomes)
+        outcomes = gather_object([(stopped, nothing_measured({f"held-out games {when}": played}), bool(played))])
+        stops = [why for why, *_ in outcomes if why] or [outcomes[0][1]] * all(lost for _, lost, n in outcomes if n)
         if stops:
             raise RunStopped(stops[0])
         return [] if self.rank else _logged(self.folder.logs, name)

@@ -42,7 +42,7 @@ class TrimmedGRPOTrainer(FiniteSteps, GRPOTrainer):
     def _prepare_inputs(self, generation_batch: dict[str, Any]) -> dict[str, Any]:
         before = self._buffered_inputs
         inputs: dict[str, Any] = super()._prepare_inputs(generation_batch)
-        if self._buffered_inputs is None or self._buffered_inputs is before:
+        if self._entropy_bonus_enabled or self._buffered_inputs is None or self._buffered_inputs is before:
             return inputs
         self._buffered_inputs = by_length(self._buffered_inputs, together=self.shares_prompts)
         mark_idle(self._buffered_inputs)
@@ -75,7 +75,7 @@ class TrimmedGRPOTrainer(FiniteSteps, GRPOTrainer):
         prompts, completions = attention_mask[:, :start].sum(1), attention_mask[:, start:].sum(1)
         logprobs = torch.zeros((len(input_ids), logits_to_keep), device=input_ids.device)
         for rows in (prompts + completions).argsort().split(batch_size):
-            prompt, completion = int(prompts[rows].max()), int(completions[rows].max())
+            prompt, completion = int(prompts[rows].max()), max(1, int(completions[rows].max()))
             columns = slice(start - prompt, start + completion)
             some, _, _ = compute(model, input_ids[rows, columns], attention_mask[rows, columns], completion)
             logprobs[rows, :completion] = some.to(logprobs.dtype)

@@ -36,9 +36,7 @@ class ServerPolicy(Policy):
         if output.stop_reason in _ABORTED:
             return Sampled(ids, list(output.log_probs or []), "abort")
         if output.log_probs is None:
-            raise PolicyFailure(
-                "verl's server gave no logprobs; set actor_rollout_ref.rollout.calculate_log_probs=true."
-            )
+            raise PolicyFailure("verl gave no logprobs; set actor_rollout_ref.rollout.calculate_log_probs=true.")
         # verl says "completed" for a turn that was cut, too.
         return Sampled(ids, list(output.log_probs), "length" if len(ids) >= max_tokens else "stop")
 

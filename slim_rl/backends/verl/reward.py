@@ -48,9 +48,7 @@ class GameRewardManager(RewardManagerBase):
         super().__init__(config, tokenizer, compute_score)
         path = (config.get("slim_rl") or {}).get("config")
         if not path:
-            raise ConfigError(
-                "The reward manager 'matching' needs the run's config: start verl with +slim_rl.config=FILE."
-            )
+            raise ConfigError("The reward manager 'matching' needs the run's config: give verl +slim_rl.config=FILE.")
         self.game = load_config(path)
         self.chat = _chat(tokenizer, self.game.policy.thinking)
 

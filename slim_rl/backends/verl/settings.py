@@ -67,6 +67,9 @@ def compose(settings: dict[str, Any], extra: Sequence[str] = ()) -> Any:
             if key not in given:
                 OmegaConf.update(config, key, value, force_add=key.startswith(_ADDED))
         get_adv_estimator_fn(config.algorithm.adv_estimator)  # verl itself finds out after its first rollout
+        rows = config.actor_rollout_ref.actor.ppo_mini_batch_size * config.actor_rollout_ref.rollout.n
+        gpus = config.trainer.n_gpus_per_node * config.trainer.nnodes
+        assert rows % gpus == 0, f"its {rows} dialogues per update do not divide among {gpus} GPUs"
         checked = copy.deepcopy(config)
         checked.critic.model = None  # to check it verl would fetch the checkpoint
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
@@ -77,9 +80,7 @@ def compose(settings: dict[str, Any], extra: Sequence[str] = ()) -> Any:
             error = error.__cause__  # type: ignore[assignment]
         raise ConfigError(f"verl refuses this run: {' '.join(str(error).split())}") from error
     if not config.trainer.use_v1:
-        raise ConfigError(
-            "trainer.use_v1=false names verl's older trainer, which slim_rl does not drive; leave it out."
-        )
+        raise ConfigError("trainer.use_v1=false names verl's older trainer, which slim_rl cannot drive; leave it out.")
     return config
 
 
@@ -88,6 +89,9 @@ def _models(config: Config) -> dict[str, Any]:
     found: dict[str, Any] = {
         "actor_rollout_ref.actor.optim.betas": betas,
         "critic.optim.betas": betas,
+        "actor_rollout_ref.actor.loss_scale_factor": _response_tokens(
+            config
+        ),  # of the loss `constant`; else a micro-batch's longest
         "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": _sequence_tokens(config),
         "critic.ppo_max_token_len_per_gpu": 2 * _sequence_tokens(config),
         "data.apply_chat_template_kwargs.enable_thinking": config.policy.thinking,

@@ -152,13 +152,15 @@ def step_of(
         )
     (name,) = entry
     words = [word for text in _texts(options.get("words", [])) for word in _matching(text)]
-    settings = [f"{key}={_value(value)}" for key, value in options.get("set", {}).items()]
+    settings = [f"{key}={_value(value)}" for key, value in (options.get("set") or {}).items()]
     if name == "train" and "seeds" in options:
         if unknown := options.keys() - set(_SPECIAL):
             raise ConfigError(
                 f"{path}: step {number} trains arms, and takes no {min(unknown)}. Set keys of the config under set."
             )
-        return Step(arms_runs(Path(*words), arms, options, settings), numbers_of(str(options.get("jobs", 1)))[0])
+        return Step(
+            arms_runs(Path(*words), arms, options, settings), max(1, numbers_of(str(options.get("jobs", 1)))[0])
+        )
     for option, value in options.items():
         if option not in _SPECIAL and value is not False:
             flag = f"--{option.replace('_', '-')}"
@@ -190,9 +192,7 @@ def arms_runs(
 
     def overridden(arm: str, seed: int) -> list[str]:
         if arm not in known:
-            raise ConfigError(
-                f"There is no arm {arm}. Choose one of {', '.join(known)}{did_you_mean(arm, known) or '.'}"
-            )
+            raise ConfigError(f"There is no arm {arm}. Choose from {', '.join(known)}{did_you_mean(arm, known) or '.'}")
         own = [f"{key}={json.dumps(value)}" for key, value in known[arm].items()]
         return [*changes, *own, f"name={base.name}-{arm}-s{seed}", f"arm={arm}", f"seed={seed}"]
 

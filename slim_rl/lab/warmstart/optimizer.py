@@ -11,7 +11,7 @@ from torch import nn
 
 
 class MuonWithAdamW(torch.optim.Optimizer):
-    """Optimizer that splits the parameters between Muon and AdamW."""
+    """Optimizer that splits the parameters between Muon and AdamW. A scheduler does not reach these two: the rate is constant."""
 
     def __init__(self, model: nn.Module, learning_rate: float, weight_decay: float = 0.01) -> None:
         matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
@@ -23,8 +23,6 @@ class MuonWithAdamW(torch.optim.Optimizer):
             torch.optim.AdamW(others, learning_rate, betas=(0.9, 0.98), weight_decay=0.0),
         )
         super().__init__([*matrices, *others], {"lr": learning_rate})
-        # The same group objects as in the two optimizers, so that a schedule changes the rates they use.
-        self.param_groups = [group for part in self._parts for group in part.param_groups]
 
     def step(self, closure: Callable[[], float] | None = None) -> Any:
         """Updates all parameters; see `torch.optim.Optimizer.step`."""

@@ -75,6 +75,7 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
             num_train_epochs=settings.epochs,
             per_device_train_batch_size=settings.batch_size // processes,
             warmup_steps=_warmup_steps(settings, sum(count for _, count in lessons)),
+            lr_scheduler_type="cosine" if settings.start and config.train.lora else "constant",
             seed=config.seed,
             use_cpu=not torch.cuda.is_available(),
             train_sampling_strategy="group_by_length" if settings.order == "length" else "sequential",
