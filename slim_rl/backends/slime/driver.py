@@ -120,7 +120,8 @@ class TrainedGroup:
 
         def save_model(step: int, *args: Any, **kwargs: Any) -> Any:
             self._saved = step
-            keep_place(step)
+            with suppress(Exception):  # a model without a place is better than none
+                keep_place(step)
             return save(step, *args, **kwargs)
 
         def update_weights() -> Any:
