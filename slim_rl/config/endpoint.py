@@ -44,7 +44,7 @@ _REFUSED = {  # keys of a request's body that another setting writes, or that ma
 }
 _FIXED_HEADERS = {"accept-encoding", "content-type", "content-length", "host"}  # set by the client
 
-LEAST_CONCURRENCY, MOST_CONCURRENCY = 64, 1024  # of requests to an endpoint, where the config names no number
+LEAST_CONCURRENCY, MOST_CONCURRENCY = 64, 1000  # requests to an endpoint by default; openai opens no more
 
 
 class OpenAIConfig(Section):
