@@ -68,7 +68,7 @@ PRICE = {"train": {"reward": "price", "reward_args": {"price": 0.1}}}
         ({"verl": {"overrides": {"algorithm.gama": 1}}}, "", "verl refuses this run: .*gama"),
         ({"verl": {"overrides": {"algorithm.gamma.deep": 1}}}, "", "verl refuses this run: .*deep"),
         ({"verl": {"adv_estimator": "bogus_x"}}, "", "bogus_x"),
-        ({"verl": {"overrides": {"trainer.n_gpus_per_node": 3}}}, "", "256 dialogues per update do not divide among 3"),
+        ({"verl": {"overrides": {"trainer.n_gpus_per_node": 3}}}, "", "128 dialogues per update do not divide among 3"),
         ({}, "algorithm.adv_estimator=bogus_x", "bogus_x"),
         ({}, "algorithm.gama=0.9", "gama"),
         ({}, "trainer.use_v1=false", "use_v1"),
