@@ -80,9 +80,9 @@ def read_object(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise DataError(f"Cannot read {path}: {error.strerror}.") from error
     except ValueError as error:
-        raise DataError(f"{path} is not valid JSON ({error}). Restore it.") from error
+        raise DataError(f"{path} is not valid JSON ({error}). Restore it from a copy.") from error
     if not isinstance(value, dict):
-        raise DataError(f"{path} must be a JSON object, but is {type(value).__name__}. Restore it.")
+        raise DataError(f"{path} must be a JSON object, but is {type(value).__name__}. Restore it from a copy.")
     return value
 
 

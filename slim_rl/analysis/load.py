@@ -268,8 +268,8 @@ def _warnings(log: Log) -> Iterator[str]:
         yield f"Logged again by a resumed run, so that the last one counts: {count(log.repeated, 'dialogue')}."
     if log.shared:
         yield (
-            f"Several folders have dialogues of the same run and name, which are read as one run: {_names(log.shared)}. Leave out copies, or give each "
-            "seed its own name."
+            f"Several folders have dialogues of the same run and name, which are read as one run: {_names(log.shared)}. Leave out copies, or "
+            "give each seed its own name."
         )
     for environment in log.frame["environment"].cat.categories:
         if game_of(environment) is None:

@@ -142,7 +142,7 @@ class Config(Section):
         if model is not None:
             return value.changed(player=checked(model, settings, "warmstart.player"))
         if settings:
-            raise ConfigError(f"warmstart.player is {settings}, but {path} has no settings for it: leave it out.")
+            raise ConfigError(f"warmstart.player is {settings}, but {path} takes no settings: leave it out.")
         return value
 
     @model_validator(mode="after")

@@ -289,7 +289,9 @@ class TrainConfig(Section):
     """divide a group's advantages by its standard deviation; false: Dr. GRPO"""
     reward: Annotated[
         str,
-        Key(note="the same function in every backend; of turns: slime's --custom-advantage-function-path; not in verl"),
+        Key(
+            note="the same function in every backend; of turns: slime's --custom-advantage-function-path, none in verl"
+        ),
     ] = "game"
     """reward and advantages of a step's dialogues; game: the game's reward; price: minus a cost per question; agreed, shuffled: controls;
     turn_credit, expected_credit: advantages of single turns; or the dotted path of a class (`slim_rl.dialogue.training_reward`)"""

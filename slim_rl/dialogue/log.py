@@ -149,7 +149,7 @@ def log_files(*paths: str | Path) -> list[Path]:
     files: dict[Path, Path] = {}
     for path in map(Path, paths):
         if not path.exists():
-            raise DataError(f"There is no dialogue log {path}; give a *.jsonl file, or the folder with it.")
+            raise DataError(f"There is no dialogue log {path}; give a *.jsonl file, or its folder.")
         for file in sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]:
             # copies by editors and servers of files (@eaDir), the trash (.Trash, #recycle)
             hidden = any(part[0] in ".@#$" for part in file.relative_to(path).parts)

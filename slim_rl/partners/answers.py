@@ -259,7 +259,10 @@ def retry_after(headers: Mapping[str, str], content: str = "", limited: bool = T
     """Returns the seconds to wait that a response asks for, None if none or unreadable.
 
     They are in Retry-After-Ms or Retry-After (a number or a date, RFC 9110), else in the body ("try again in 7m12s"), else in a header
-    on when a rate limit is reset, which many answers have: these two count only for a limit that was met (`limited`). A number too large for a pause is a point in time, in seconds or milliseconds.
+    on when a rate limit is reset. A number too large for a pause is a point in time, in seconds or milliseconds.
+
+    Args:
+        limited: whether a limit was met. Otherwise body and reset are not read: many answers have the one, and say other times in the other.
     """
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         value = headers.get(name, "")

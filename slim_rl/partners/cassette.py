@@ -52,7 +52,7 @@ class Cassette:
         self.trouble: str | None = None
         self._lock = threading.RLock()  # event loops may run in threads
         if replays and not path.exists():
-            raise ConfigError(f"The cassette {path} does not exist. Give that of a recorded one, or record it first.")
+            raise ConfigError(f"The cassette {path} does not exist. Name a recorded one, or record it first.")
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             _check(path)

@@ -26,19 +26,17 @@ class Spend:
 
     Args:
         budget_usd: None for no limit.
-        folder: the run's folder; None: in memory until `keep` names one.
         player: who spends it, in sentences.
 
     Attributes:
+        folder: the run's folder, which `keep` names; None: nothing is written.
         total: sum over all calls of this process.
     """
 
-    def __init__(self, budget_usd: float | None = None, folder: Path | None = None, player: str = "partner") -> None:
+    def __init__(self, budget_usd: float | None = None, player: str = "partner") -> None:
         self.budget_usd, self.player, self._name = budget_usd, player, ""
         self.folder: Path | None = None
         self.total = self._written = Usage()
-        if folder is not None:
-            self.keep(folder)
 
     def keep(self, folder: Path) -> None:
         """Writes the total into the run's `folder` from now on. For another run's folder it starts at zero."""

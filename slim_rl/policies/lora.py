@@ -1,7 +1,8 @@
 """LoRA adapters (Hu et al. 2021), as `train.lora` describes them.
 
-Invariant: the merged model computes what the adapted one computed, up to the rounding of its weights (in bfloat16 small updates are lost). An adapter on a weight that two layers share, as tied embeddings do,
-changes one of the layers in training and both once it is merged: it is refused.
+Invariant: the merged model computes what the adapted one computed, up to the rounding of its weights; in bfloat16 small updates are lost.
+An adapter on a weight that two layers share, as tied embeddings do, changes one of the layers in training and both once it is merged: it is
+refused.
 """
 
 from collections.abc import Collection

@@ -52,9 +52,7 @@ class VLLMServer(SGLangServer):
         choice["logprobs"] = None if body.get("logprobs") is None else {"token_logprobs": logprobs}
         if self.knows_ids:
             choice["token_ids"] = said if body.get("return_token_ids") else None
-        return web.json_response(
-            {"id": "cmpl-1", "object": "text_completion", "model": self.model, "choices": [choice]}
-        )
+        return web.json_response({"id": "cmpl", "object": "text_completion", "model": self.model, "choices": [choice]})
 
 
 def _error(status: int, message: str) -> web.Response:

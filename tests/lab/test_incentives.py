@@ -1,7 +1,9 @@
 """What a config pays is said before it is trained on, and every config that comes with slim_rl pays for asking."""
 
 import asyncio
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,12 +89,18 @@ def test_the_asking_recipe_pays_for_asking_and_for_choosing() -> None:
 
 def test_configs_alike() -> None:
     names = [path.stem for path in (ROOT / "configs").glob("*.yaml")]
-    files = {
-        name for name in names if config_of(name).environment == MATCHING
-    }  # another game's tests hold its own to it
+    # another game's tests hold its own to it
+    files = {name for name in names if config_of(name).environment == MATCHING}
     assert files == {*SHIPPED, *(other for _, others in SHIPPED.values() for other in others)}
     for name, (_, others) in SHIPPED.items():
         assert [other for other in others if played(config_of(other)) != played(config_of(name))] == []
+
+
+def test_games_of_a_file_of_ones_own_are_those_played(tmp_path: Path) -> None:
+    config, file = config_of("matching_offline"), tmp_path / "games.jsonl"
+    file.write_text("".join(f"{json.dumps(row.game_state)}\n" for row in deal(config, "train", 3)))
+    own = measure(config.changed(data={"train": str(file)}), 5, (1,), everyone=False)
+    assert {line.reward.n for line in own.lines} == {3}
 
 
 @pytest.fixture(scope="module")

@@ -33,9 +33,7 @@ def config_of(folder: Path, games: int, *more: str) -> Config:
 def test_warmstart_by_adapters_merges_them(tmp_path: Path) -> None:
     more = ("warmstart.batch_size=2", "warmstart.group_size=2", "warmstart.order=random", "train.lora={r: 2}")
     warmstart(config_of(tmp_path, 32, *more), tmp_path / "model")
-    before, after = (
-        load_file(each / "model.safetensors") for each in (ROOT / "data" / "warmstart", tmp_path / "model")
-    )
+    before, after = (load_file(at / "model.safetensors") for at in (ROOT / "data" / "warmstart", tmp_path / "model"))
     assert before.keys() == after.keys()
     taught = {name for name, value in before.items() if not torch.equal(value, after[name])}
     assert taught and all(name.endswith("_proj.weight") for name in taught), "and the embeddings are as they were"

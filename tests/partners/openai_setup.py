@@ -84,7 +84,8 @@ def hasten(endpoint: Endpoint, failures: int = 8, seconds: float = 0.1) -> None:
 
 def spend_elsewhere(folder: Path, usd: float) -> Spend:
     """What another process of the run in `folder` has spent."""
-    spend = Spend(folder=folder)
+    spend = Spend()
+    spend.keep(folder)
     spend.add(Usage(cost_usd=usd))
     return spend
 
@@ -107,7 +108,7 @@ def text_of(path: Path) -> str:
 
 def spent_usd(folder: Path) -> float:
     """US dollars that the run in `folder` has spent."""
-    return Spend(folder=folder).spent_elsewhere()
+    return spend_elsewhere(folder, 0.0).spent_elsewhere()
 
 
 ANSWER = "[message] Ava Li on BLEU: 60."

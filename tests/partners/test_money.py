@@ -18,7 +18,7 @@ from slim_rl.games.matching.study.audit import audit
 from slim_rl.http import Response
 from slim_rl.partners.answers import LEARNED, MOST_TOKENS, AnswerReader, Fault, count_tokens
 from slim_rl.partners.quoting import Secrets
-from slim_rl.partners.spend import FOLDER, Spend
+from slim_rl.partners.spend import FOLDER
 from tests.fakes.openai_server import ODD_USAGE, OpenAIServer, Step
 from tests.partners.openai_setup import (
     ANSWER,
@@ -177,7 +177,7 @@ async def test_what_cannot_be_counted_is_not_paid_for(server: OpenAIServer, tmp_
 def test_a_run_has_spent_the_sum_of_its_processes(tmp_path_factory: Any, calls: list[Any]) -> None:
     folder = tmp_path_factory.mktemp("run")
     assert spent_usd(folder) == 0.0 and not list(folder.iterdir()), "it is only looked at"
-    spends, sums = [Spend(folder=folder) for _ in range(4)], [0.0] * 4
+    spends, sums = [spend_elsewhere(folder, 0.0) for _ in range(4)], [0.0] * 4
     for process, usd in calls:
         sums[process] += usd
         spends[process].add(Usage(cost_usd=usd))

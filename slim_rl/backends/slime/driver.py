@@ -6,7 +6,8 @@ a flag that slime would ignore ends the job before anything starts: slime parses
     parser ignores what it does not know
 the run's folder is locked while the job runs
 the policy plays the first rollout of a resumed run, not the reference model of its KL term
-a run that the log functions or the engines stop (`RunStopped`, see `log`) saves the step that it trained last, and ends with exit code 1
+a run that the log functions stop (`RunStopped`, see `log`), or whose engines take no weights, saves the step that it trained last, and ends
+    with exit code 1
 a policy that has diverged ends the run without a save
 """
 
@@ -64,7 +65,10 @@ def train(module: ModuleType, args: Any) -> int:
     def create_training_models(args: Any, groups: Any, manager: Any, *others: Any, **kwargs: Any) -> Any:
         created = create(args, groups, manager, *others, **kwargs)
         managers.append(manager)
-        keep_place = lambda step: module.ray.get(manager.save.remote(step))  # noqa: E731
+
+        def keep_place(step: int) -> None:
+            module.ray.get(manager.save.remote(step))
+
         models.extend(TrainedGroup(group, keep_place) for group in created if group is not None)
         models[0].hold_policy(module.ray)
         return created
@@ -101,7 +105,7 @@ def train(module: ModuleType, args: Any) -> int:
 class TrainedGroup:
     """slime's group of actors that hold one model, the policy or a critic.
 
-    Before the model is saved, the place in the games is: slime resumes from any model, and without a place plays from the first game again.
+    The place in the games is saved before the model: slime resumes from any model, and without its place plays from the first game again.
 
     Args:
         keep_place: function that saves the place in the games as that of a step.
@@ -128,6 +132,8 @@ class TrainedGroup:
             try:
                 return update()
             except Exception as error:
+                if self.trained < 0:  # nothing to save
+                    raise
                 raise RunStopped(f"Training stops: the engines took no new weights: {_message(error)}") from error
 
         group.async_train, group.save_model, group.update_weights = async_train, save_model, update_weights

@@ -104,8 +104,8 @@ def print_flags(request: Request) -> list[str]:
 
 def _check_flags(config: Config, flags: Flags) -> int:
     """Returns the number of updates per step. Raises ConfigError for a flag that would undo what a run needs."""
-    refused, given = read_yaml(Path(__file__).with_name("refused.yaml")), {*flags}
-    given |= {f"{flag} {value}" for flag, values in flags.items() for value in values}
+    refused = read_yaml(Path(__file__).with_name("refused.yaml"))
+    given = {*flags, *(f"{flag} {value}" for flag, values in flags.items() for value in values)}
     for flag, reason in (refused["dialogue"] | refused["launch"]).items():
         if flag in given:
             raise ConfigError(f"{flag} is refused: {reason}.")

@@ -97,10 +97,9 @@ def _flaw(config: Config, samples: Sequence[Any]) -> int:
     rewards = [reward for each in dialogues if (reward := training_reward.reward(each)) is not None]
     if not rewards or len(rewards) < config.slime.min_survivors * len(dialogues):
         return 2
-    dropped_if_equal = (
-        config.slime.drop_equal_rewards and not training_reward.by_turn
-    )  # turns differ where dialogues do not
-    return int(dropped_if_equal and max(rewards) - min(rewards) < _SAME)
+    # turns may differ in what they teach where dialogues do not
+    drop_equal = config.slime.drop_equal_rewards and not training_reward.by_turn
+    return int(drop_equal and max(rewards) - min(rewards) < _SAME)
 
 
 def flat(samples: Iterable[Any]) -> Iterable[Sample]:

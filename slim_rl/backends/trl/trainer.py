@@ -42,6 +42,7 @@ class TrimmedGRPOTrainer(FiniteSteps, GRPOTrainer):
     def _prepare_inputs(self, generation_batch: dict[str, Any]) -> dict[str, Any]:
         before = self._buffered_inputs
         inputs: dict[str, Any] = super()._prepare_inputs(generation_batch)
+        # TRL's bonus is a mean of micro-batches, so that it depends on who shares one
         if self._entropy_bonus_enabled or self._buffered_inputs is None or self._buffered_inputs is before:
             return inputs
         self._buffered_inputs = by_length(self._buffered_inputs, together=self.shares_prompts)

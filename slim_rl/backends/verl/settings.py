@@ -89,9 +89,8 @@ def _models(config: Config) -> dict[str, Any]:
     found: dict[str, Any] = {
         "actor_rollout_ref.actor.optim.betas": betas,
         "critic.optim.betas": betas,
-        "actor_rollout_ref.actor.loss_scale_factor": _response_tokens(
-            config
-        ),  # of the loss `constant`; else a micro-batch's longest
+        # what the loss `constant` divides by; verl's own is a micro-batch's longest response
+        "actor_rollout_ref.actor.loss_scale_factor": _response_tokens(config),
         "actor_rollout_ref.actor.ppo_max_token_len_per_gpu": _sequence_tokens(config),
         "critic.ppo_max_token_len_per_gpu": 2 * _sequence_tokens(config),
         "data.apply_chat_template_kwargs.enable_thinking": config.policy.thinking,

@@ -158,9 +158,8 @@ def step_of(
             raise ConfigError(
                 f"{path}: step {number} trains arms, and takes no {min(unknown)}. Set keys of the config under set."
             )
-        return Step(
-            arms_runs(Path(*words), arms, options, settings), max(1, numbers_of(str(options.get("jobs", 1)))[0])
-        )
+        jobs = max(1, numbers_of(str(options.get("jobs", 1)))[0])
+        return Step(arms_runs(Path(*words), arms, options, settings), jobs)
     for option, value in options.items():
         if option not in _SPECIAL and value is not False:
             flag = f"--{option.replace('_', '-')}"

@@ -66,7 +66,7 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
         raise ConfigError(
             f"warmstart.batch_size={settings.batch_size} does not divide among {processes} processes; choose one that does."
         )
-    lessons = _lessons(config, curriculum)
+    lessons, adapters = _lessons(config, curriculum), config.train.lora if settings.start else None
     torch.manual_seed(config.seed)
     torch.set_num_threads(config.train.threads)
     with tempfile.TemporaryDirectory() as scratch:  # the trainer needs a folder, but writes nothing
@@ -75,7 +75,7 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
             num_train_epochs=settings.epochs,
             per_device_train_batch_size=settings.batch_size // processes,
             warmup_steps=_warmup_steps(settings, sum(count for _, count in lessons)),
-            lr_scheduler_type="cosine" if settings.start and config.train.lora else "constant",
+            lr_scheduler_type="cosine" if adapters else "constant",
             seed=config.seed,
             use_cpu=not torch.cuda.is_available(),
             train_sampling_strategy="group_by_length" if settings.order == "length" else "sequential",
@@ -83,8 +83,8 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
         )
         if settings.start:
             model, tokenizer = load_model(config.policy.changed(model=settings.start))
-            if config.train.lora:
-                check_adapters(model, config.train.lora.target_modules)
+            if adapters:
+                check_adapters(model, adapters.target_modules)
         number = sum(-(-count // settings.group_size) for lesson, count in lessons if lesson.deals is None)
         games = list(_shown(_fresh_games(config, number, workers), number, "dealing"))
         if not settings.start:
@@ -95,8 +95,8 @@ def warmstart(config: Config, output: Path, workers: int = 1) -> Path:
         optimizer: torch.optim.Optimizer
         collate: Callable[[Any], Any] = DataCollatorForSeq2Seq(tokenizer, label_pad_token_id=-100)
         kind = FiniteSteps
-        if settings.start and config.train.lora:
-            model = get_peft_model(model, lora_config(config.train.lora))
+        if adapters:
+            model = get_peft_model(model, lora_config(adapters))
             if suits(model.get_base_model()):
                 add_scoring(model.get_base_model(), temperature=1.0)
                 collate, kind = scored_batch, ScoringTrainer

@@ -43,9 +43,7 @@ def read(path: Path) -> list[Labelled]:
 def _lines(path: Path) -> Iterator[Labelled]:
     for line in path.open(encoding="utf-8"):
         row = json.loads(line)
-        named = (
-            (ROSTER.reviewers.index(reviewer), ROSTER.short_papers.index(paper)) for reviewer, paper in row["pairs"]
-        )
+        named = ((ROSTER.reviewers.index(r), ROSTER.short_papers.index(p)) for r, p in row["pairs"])
         yield Labelled(row["text"], row["previous"], frozenset(row["labels"]), frozenset(named))
 
 
@@ -86,10 +84,8 @@ def agreement(messages: Collection[Labelled]) -> dict[str, float]:
 def main() -> None:
     paths = [Path(name) for name in sys.argv[1:]] or [path for path in (PEOPLE, MODELS, HELD_OUT) if path.exists()]
     for path in paths:
-        messages = read(path)
-        print(
-            f"{path.name}, {len(messages)} messages:", ", ".join(f"{k} {v:.3f}" for k, v in agreement(messages).items())
-        )
+        rows = read(path)
+        print(f"{path.name}, {len(rows)} messages:", ", ".join(f"{k} {v:.3f}" for k, v in agreement(rows).items()))
 
 
 if __name__ == "__main__":
