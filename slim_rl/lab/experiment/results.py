@@ -74,8 +74,8 @@ class Plays:
             training = _values(folder / "training.parquet", ["arm", "run"])
             askers = folder / "askers.parquet"  # missing in older folders
             simulated = _values(askers, ["asker"]) if askers.exists() else EMPTY
-            warnings, entries = held_out.attrs["warnings"], held_out.attrs["provenance"]
-            return cls(held_out, training, warnings, entries, simulated, treatment)
+            attrs, held_out.attrs = held_out.attrs, {}  # pandas copies them at every operation
+            return cls(held_out, training, attrs["warnings"], attrs["provenance"], simulated, treatment)
         except Exception as error:  # pyarrow and pandas raise many kinds for a damaged file
             reason = " ".join(str(error).split())[:200]
             raise DataError(
@@ -92,7 +92,8 @@ class Plays:
             return difference_of(
                 *(self.table(outcome.model_copy(update={"when": when}), measure) for when in ("before", "after"))
             )
-        return games.table(self.held_out, outcome.condition, outcome.arm, outcome.when).get(measure, EMPTY)
+        played = self.held_out.filter([*KEYS, measure])
+        return games.table(played, outcome.condition, outcome.arm, outcome.when).get(measure, EMPTY)
 
 
 def joined(parts: Sequence[Plays]) -> Plays:
