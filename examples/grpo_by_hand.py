@@ -28,6 +28,7 @@ from slim_rl.config import Config
 from slim_rl.dialogue.failures import Failures
 from slim_rl.dialogue.games_file import GameRow
 from slim_rl.dialogue.log import annotate
+from slim_rl.errors import SlimError
 from slim_rl.policies.transformers import TransformersPolicy, load_policy
 
 
@@ -145,5 +146,8 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--set", action="append", default=[], dest="overrides", metavar="KEY=VALUE")
     options = parser.parse_args()
-    for line in train(load_config("configs/matching_local.yaml", options.overrides), options.steps):
-        print(line, flush=True)
+    try:
+        for line in train(load_config("configs/matching_local.yaml", options.overrides), options.steps):
+            print(line, flush=True)
+    except SlimError as error:
+        parser.exit(1, f"{parser.prog}: {error}\n")

@@ -56,6 +56,5 @@ if __name__ == "__main__":
     except SlimError as error:
         parser.exit(1, f"{parser.prog}: {error}\n")
     for name, dialogues in (("before", result.before), ("after", result.after)):
-        if dialogues:
-            mean = sum(dialogue.reward or 0.0 for dialogue in dialogues) / len(dialogues)
-            print(f"{name}: mean reward {mean:.3f} over {len(dialogues)} held-out games")
+        if rewards := [dialogue.reward for dialogue in dialogues if dialogue.reward is not None]:
+            print(f"{name}: mean reward {sum(rewards) / len(rewards):.3f} over {len(rewards)} held-out games")

@@ -119,7 +119,7 @@ class Compass(Instrument):
         added: they differ where the guide lies.
         """
         treasure = dialogue.game_state.get("treasure", (0, 0))
-        belief, asked, question = Belief(), set[Line](), None
+        belief, question = Belief(), None
         for turn in dialogue.turns:
             turn.questions, turn.pairs, turn.informative, turn.stated, turn.seeking = [], [], [], [], False
             turn.answered = turn.question_value = turn.gain = turn.regret = None
@@ -129,6 +129,7 @@ class Compass(Instrument):
             if turn.seat == 1:
                 answer = re.search(r"\b(yes|no)\b", turn.text.lower())
                 if question is not None and answer and len(question.pairs) == 1:
+                    question.informative = [line for line in question.pairs if belief.expected_value(line)]
                     before, truly = belief.expected(), belief.expected(treasure)
                     belief.update(question.pairs[0], answer[0] == "yes")
                     turn.stated, question.answered = list(question.pairs), True
@@ -138,10 +139,8 @@ class Compass(Instrument):
             elif lines := lines_named(turn.text):
                 turn.questions, turn.seeking = list(dict.fromkeys(KINDS[axis] for axis, _ in lines)), True
                 turn.pairs = lines
-                turn.informative = [line for line in lines if line not in asked and belief.expected_value(line)]
                 turn.regret = max(map(belief.expected_value, LINES)) - max(map(belief.expected_value, lines))
                 turn.answered, turn.question_value, turn.gain, question = False, 0.0, 0.0, turn
-                asked.update(lines)
 
     def frontier(self, games: Sequence[tuple[Any, int]], most: int, seed: int = 0) -> dict[str, Frontier]:
         asked = np.array([_asked(state["treasure"], most) for state, _ in games]).reshape(-1, most + 1, 2)

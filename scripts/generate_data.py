@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Writes a games file: one JSON line (or parquet row) a game. The same as ``slim-rl generate``.
+"""Writes a games file: one JSON line (or parquet row) per game. The same as ``slim-rl generate``.
 
 python scripts/generate_data.py --num_games 1000                               data/games.jsonl, and all else as configs/matching.yaml
 python scripts/generate_data.py --num_games 1000 --output data/dialop.jsonl    one file, as DialOp deals them

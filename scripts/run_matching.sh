@@ -199,7 +199,7 @@ finish() { # stops what was started here, in order; other jobs and clusters keep
 trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
-export NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-$(nvidia-smi topo -m 2>/dev/null | grep -qw 'NV[0-9]*' && echo 1 || echo 0)}
+export NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-$([[ $(nvidia-smi topo -m 2>/dev/null) =~ NV[0-9] ]] && echo 1 || echo 0)}
 "$PYTHON" -P -m slim_rl.backends.slime.job "$SAVE_DIR/config.yaml" >"$RUNTIME_ENV"
 
 if [[ ${RAY_ADDRESS:-} ]]; then
@@ -212,7 +212,7 @@ else
     MASTER_ADDR=${MASTER_ADDR:-127.0.0.1}
     ray start --head --block --node-ip-address "$MASTER_ADDR" --port "$RAY_PORT" --num-gpus "$NUM_GPUS" \
         --dashboard-agent-listen-port 0 --disable-usage-stats &>"$SAVE_DIR/ray.log" &
-    HEAD=$!
+    HEAD=$! SECONDS=0
     export RAY_ADDRESS=$MASTER_ADDR:$RAY_PORT
     until timeout 60 ray job submit --no-wait -- true &>/dev/null; do # it takes jobs last
         kill -0 "$HEAD" 2>/dev/null || { HEAD='' && die "Ray's head did not start; see $SAVE_DIR/ray.log."; }

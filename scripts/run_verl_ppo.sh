@@ -6,4 +6,4 @@
 #
 # --set key=value changes a key of the config, a bare key=value one of verl's own. From the environment: POLICY_MODEL, REF_MODEL,
 # CRITIC_MODEL, CONFIG, PYTHON.
-cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && exec "${PYTHON:-python3}" -m slim_rl train "${CONFIG:-configs/verl_ppo.yaml}" --backend verl "$@"
+exec "${PYTHON:-python3}" -m slim_rl train "${CONFIG:-configs/verl_ppo.yaml}" --backend verl "$@"

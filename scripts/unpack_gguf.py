@@ -145,4 +145,7 @@ def _pip(*words: str) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (SlimError, zipfile.BadZipFile) as error:
+        sys.exit(f"slim-rl: {error}")

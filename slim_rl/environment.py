@@ -221,9 +221,7 @@ class NoObservation:
     """Result of a `reset` without an observation. Unpacked, as Gymnasium's is, it raises a TypeError that names the place."""
 
     def __iter__(self) -> Iterator[Any]:
-        raise TypeError(
-            "reset returns no observation; get_state_description(turn) has it, and get_prompt_prefix(turn) the rules."
-        )
+        raise TypeError("reset returns no observation; get_state_description has it, and get_prompt_prefix the rules.")
 
 
 def reset_to(env: BaseEnvironment, game_state: Any) -> None:
@@ -240,10 +238,12 @@ def reset_to(env: BaseEnvironment, game_state: Any) -> None:
 def step_of(env: BaseEnvironment, text: str) -> tuple[str, bool, dict[str, Any]]:
     """Plays an action and returns (observation, done, info). Raises ConfigError if `step` returns anything else."""
     returned = env.step(text)
-    if not (isinstance(returned, tuple) and list(map(type, returned))[::2] == [str, dict] and len(returned) == 3):
+    shaped = isinstance(returned, tuple) and list(map(type, returned))[::2] == [str, dict] and len(returned) == 3
+    types = {"action": dict | None, "error": str | None}
+    if not shaped or not all(isinstance(returned[2].get(name), kind) for name, kind in types.items()):
         raise ConfigError(
             f"environment: {type(env).__name__}.step returned {str(returned)[:60]}; return (observation, done, info): a text, True or False, "
-            "and a dict."
+            "and a dict, whose action is a dict or None and whose error a text or None."
         )
     return returned
 
@@ -275,7 +275,7 @@ def make_environment(config: Any) -> BaseEnvironment:
     made, settings = environment_class(config.environment), config.game
     try:
         return made(**(settings if made.Settings is None else arguments_for(made, settings.model_dump())))
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise ConfigError(f"The game section does not suit {config.environment}: {misfit(error)}.") from error
 
 

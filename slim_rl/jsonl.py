@@ -157,6 +157,8 @@ def write(path: str | Path, rows: Iterable[Any]) -> int:
                 number += 1
     except OSError as error:
         raise DataError(f"Cannot write {path}: {error.strerror or error}; choose another output.") from error
+    except TypeError as error:
+        raise DataError(f"Cannot write {path}: {error}; give dicts, lists, texts and numbers alone.") from error
     return number
 
 

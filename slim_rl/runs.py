@@ -63,9 +63,7 @@ class RunFolder:
                     pass
             for key in read_keys(self.config):
                 value = lookup(self.config, key)
-                if value and any(
-                    Path(value).resolve().is_relative_to(each.resolve()) for each in (*written, self.logs)
-                ):
+                if value and any(Path(value).resolve().is_relative_to(one.resolve()) for one in (*written, self.logs)):
                     raise ConfigError(
                         f"{key}={value} is a file that the run '{self.config.name}' itself writes; give the run another name "
                         "(--set name=...)."

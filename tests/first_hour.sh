@@ -21,6 +21,7 @@ finish() {
 }
 trap finish EXIT
 unset PYTHONPATH
+export PIP_CACHE_DIR=${PIP_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/pip}
 export OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 TRL_EXPERIMENTAL_SILENCE=1 COLUMNS=80 HOME=$work/home
 mkdir -p "$work/home" "$work/empty"
 
@@ -46,8 +47,6 @@ with() { [[ ,$extras, == *,$1,* ]]; }
 step "install"
 "${PYTHON:-python3}" -m venv "$work/venv"
 export PATH="$work/venv/bin:$PATH"
-cache=$(HOME=~ && "$work/venv/bin/pip" cache dir 2>/dev/null || true)
-export PIP_CACHE_DIR=${PIP_CACHE_DIR:-$cache}
 run pip wheel --quiet --no-deps --wheel-dir "$work" "$repository"
 wheel=$(ls "$work"/slim_rl-*.whl)
 # shellcheck disable=SC2086  # $constraints is two words or none

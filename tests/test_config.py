@@ -89,7 +89,8 @@ def test_a_kind_replaces_a_mixture_by_any_change(tmp_path) -> None:
     assert (lying.opposite.name, lying.partner.args) == ("erring", {"max_pairs": 1, "errs": 0.5})
     several.write(tmp_path / "config.yaml")
     assert load_config(tmp_path / "config.yaml") == several
-    for one in (parse_config(data, ["partner.kind=shy"]), several.changed(partner={"kind": "shy"})):
+    given = [parse_config(data, [change]) for change in ("partner.kind=shy", "partner={kind: shy}")]
+    for one in (*given, several.changed(partner={"kind": "shy"})):
         assert list(one.members) == ["shy"] and not one.partner.mixture
     settings = learned_settings(several)
     assert {key for key in settings if "mixture" in key} == {

@@ -17,7 +17,7 @@ from slim_rl import provenance
 from slim_rl.dialogue.log import read_log
 from slim_rl.dialogue.measures import measures
 from slim_rl.dialogue.record import Dialogue, Turn
-from slim_rl.errors import DataError
+from slim_rl.errors import DataError, SlimError
 from slim_rl.files import write_atomically
 from slim_rl.games.matching.roster import Roster
 from slim_rl.games.matching.state import state_of
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("logs", type=Path, help="folder of the dialogue logs")
     parser.add_argument("--output", type=Path, default=Path("analysis/results/qwen"), help="folder of gate.json")
     given = parser.parse_args(arguments)
-    dialogues = [dialogue for file in sorted(given.logs.glob("*.jsonl")) for dialogue in read_log(file)]
+    dialogues = list(read_log(given.logs))
     if len(dialogues) != GAMES:
         raise DataError(f"{given.logs} has {len(dialogues)} dialogues; the gate is about {GAMES}.")
     shares = gate(dialogues)
@@ -105,4 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except SlimError as error:
+        sys.exit(f"slim-rl: {error}")

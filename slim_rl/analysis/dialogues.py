@@ -71,9 +71,7 @@ def collect(log: Log, size: int, seed: int = 0, tokenizer: Path | None = None) -
     Raises DataError if `tokenizer` has no tokenizer.json.
     """
     if tokenizer is not None and not (tokenizer / "tokenizer.json").is_file():
-        raise DataError(
-            f"--tokenizer {tokenizer} has no tokenizer.json. Name the folder of the model whose tokens are in the log."
-        )
+        raise DataError(f"--tokenizer {tokenizer} has no tokenizer.json. Name the folder of the log's model.")
     games: dict[tuple[str, int], Game] = {}
     for row in choose(log.frame, size, seed).sort_values(["step", "arm", "run"], kind="stable").itertuples():
         dialogue = of_line(read_dialogue(log, row))

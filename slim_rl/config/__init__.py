@@ -148,6 +148,8 @@ class Config(Section):
     @model_validator(mode="after")
     def _names_what_there_is(self) -> "Config":
         game = environment_class(self.environment)
+        if self.data.seat != 0 and game.seats == 1:
+            raise ValueError(f"data.seat is {self.data.seat}, but {game.__name__} has one seat; leave it out")
         if not self.partner.mixture:
             _check_kind(game, self.partner.kind, "partner.kind", SELF)
         for key, mixture in (
@@ -296,15 +298,14 @@ def parse_config(data: Any, overrides: Sequence[str] = (), source: str = "the co
         raise ConfigError(f"{source} must be a mapping under the key '{ROOT_KEY}', but is {type(data).__name__}.")
     try:
         changes = [text.removeprefix(f"{ROOT_KEY}.") for text in overrides]
-        if {change.partition("=")[0] for change in changes} & {"partner.kind", "partner.mixture"} == {"partner.kind"}:
+        changed = overridden({}, changes, _sections()).get("partner")
+        if isinstance(changed, dict) and "kind" in changed and "mixture" not in changed:
             changes.append("partner.mixture=null")  # a change of the kind plays it alone
         config = checked(Config, overridden(data, changes, _sections()) if changes else data)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
     if ours := sorted(others & Config.model_fields.keys()):
-        raise ConfigError(
-            f"{source}: '{ours[0]}' stands beside '{ROOT_KEY}', where it has no effect; move it into '{ROOT_KEY}'."
-        )
+        raise ConfigError(f"{source}: '{ours[0]}' beside '{ROOT_KEY}' has no effect; move it into '{ROOT_KEY}'.")
     if others and config.train.backend != "slime":
         raise ConfigError(
             f"{source}: '{min(others)}' beside '{ROOT_KEY}' is not a key slim_rl knows; remove it (keys of slime's plug-ins are for "

@@ -128,7 +128,7 @@ def checked(model: type[S], value: Any, section: str = "") -> S:
 
 _MOST = 4  # faults in one sentence
 # How pydantic names one of a value's several types, between the value's key and what is wrong within it.
-_TYPE = re.compile(r"bool|int|float|str|constrained-\w+|function-\w+\[.*\]|\w+\[.*\]")
+_TYPE = re.compile(r"lax-or-strict\[.*\]|bool|int|float|str|constrained-\w+|function-\w+\[.*\]|\w+\[.*\]")
 
 
 def _sentence(error: ValidationError, model: type[BaseModel], prefix: str) -> str:

@@ -70,9 +70,7 @@ def disjoint(*parts: Mapping[str, Any]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for part in parts:
         if twice := sorted(merged.keys() & part.keys()):
-            raise ValueError(
-                f"{', '.join(twice)} is set in two places; leave it to the table of keys, or to one launcher's part."
-            )
+            raise ValueError(f"{', '.join(twice)} is set in two places; keep one of them.")
         merged |= part
     return merged
 

@@ -142,9 +142,7 @@ class Chat:
 
         After an unclosed thought the text is empty.
         """
-        return split_thought(
-            self._text([index for index in sampled if index not in self._unsaid]), self._begins_thought
-        )
+        return split_thought(self._text([each for each in sampled if each not in self._unsaid]), self._begins_thought)
 
     def render(self, messages: Messages, add_generation_prompt: bool = True) -> str:
         """Returns the template's own rendering as text. Raises ConfigError if the template fails."""
@@ -259,7 +257,7 @@ def _template_of(tokenizer: Any, name: str) -> str:
 def split_thought(text: str, opened: bool = False) -> tuple[str, str | None]:
     """Returns a turn's text and its thought (None without one). `opened`: the template has opened the thought already."""
     thought, closed, speech = text.rpartition(THINK_CLOSE)
-    if closed:
+    if closed and THINK_OPEN not in speech:
         return speech.strip(), thought.replace(THINK_OPEN, "", 1).strip()
     if opened or THINK_OPEN in text:
         return "", text.replace(THINK_OPEN, "", 1).strip()

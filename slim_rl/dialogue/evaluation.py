@@ -52,6 +52,7 @@ def play_held_out(
         SlimError: the partner takes no more games (its endpoint is down, or its budget spent). Finished dialogues are logged.
     """
     specs = [worker.spec(row, SCOPE, trial, phase="eval", step=step) for trial in range(trials) for row in rows]
+    specs = list({spec.id: spec for spec in specs}.values())  # in self-play one game has rows for both seats
     if earlier is None:
         earlier = read_log(log) if log.exists() else ()
     done = {dialogue.id: dialogue for dialogue in earlier if not dialogue.failed}

@@ -93,7 +93,9 @@ class GameRow:
                 raise DataError(f"the row has no {', '.join(missing)}.")
             seat = _seat(row["metadata"].get("seat") if isinstance(row["metadata"], Mapping) else None, seat)
             solution = {key: value for key, value in row.items() if key not in (*_NEEDED, "spec", "label")}
-            made = cls(_name(row["game_id"]), seat, row["game_state"], row["prompt"], solution, row.get("spec"))
+            made = cls(
+                _name(row["game_id"]), seat, as_dict(row["game_state"]), row["prompt"], solution, row.get("spec")
+            )
         if not isinstance(made.spec, Mapping | None):
             raise DataError(f"spec must be a mapping, but is {type(made.spec).__name__}.")
         return made
@@ -259,15 +261,17 @@ def deal(
 ) -> Iterator[GameRow]:
     """Yields `number` rows of distinct games without the ids `taken`; with `data.seat` both, the seats alternate.
 
-    Raises ConfigError if the game's settings allow too few different games.
+    Raises ConfigError for another split, or if the game's settings allow too few different games.
     """
+    if split not in ("train", "eval"):
+        raise ConfigError(f"There is no split {split}; choose train or eval.")
     env, seats, spec = make_environment(config), seats_of(config), _spec(config, split)
     seen, first, missing = set(taken), 0, number
     with tqdm(total=number, desc=name, unit="game", delay=0.5, disable=None) as bar:
         for _ in range(_ROUNDS):
             numbers = range(first, first + missing)
             for game_id, state in env.deal(config.game, config.data.seed, split, numbers, workers):
-                if game_id not in seen:
+                if missing and game_id not in seen:
                     seen.add(game_id)
                     yield GameRow.of(env, game_id, state, seats[(number - missing) % len(seats)], spec)
                     missing -= 1

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from slim_rl import jsonl, provenance
-from slim_rl.dialogue.record import FORMAT, READABLE, Dialogue
+from slim_rl.dialogue.record import ANNOTATIONS, FORMAT, READABLE, Dialogue
 from slim_rl.environment import game_of
 from slim_rl.errors import DataError, SlimWarning
 from slim_rl.measured import measured
@@ -37,19 +37,18 @@ class DialogueLog(jsonl.Appender):
         self, path: str | Path, from_step: int | None = None, tokens: bool = False, seed: int | None = None
     ) -> None:
         self.tokens = tokens
-        super().__init__(path, "dialogue log")
-        provenance.record(self.path.parent)
-        if from_step is not None and self.path.stat().st_size:
-            self.close()
+        if from_step is not None and Path(path).is_file():
             jsonl.keep_lines(
-                self.path,
+                Path(path),
                 lambda line: (
-                    line.get("phase") != "train"
+                    not isinstance(line, dict)
+                    or line.get("phase") != "train"
                     or (line.get("step") or 0) < from_step
                     or (seed is not None and _seed(line) != seed)
                 ),
             )
-            super().__init__(path, "dialogue log")
+        super().__init__(path, "dialogue log")
+        provenance.record(self.path.parent)
 
     def append(self, dialogue: Dialogue) -> None:
         """Writes the dialogue's line, annotated.
@@ -88,7 +87,9 @@ def annotate(dialogue: Dialogue, again: bool = True) -> None:
     try:
         made.annotate(dialogue)
         jsonl.encode(record := dialogue.to_dict(tokens=False))
-        Dialogue.from_dict(record)  # as slime hands it on
+        for turn, read in zip(dialogue.turns, Dialogue.from_dict(record).turns, strict=True):  # as a log is read
+            for name in ANNOTATIONS:
+                setattr(turn, name, getattr(read, name))
         dialogue.annotator_version = made.annotator_version
     except Exception as error:  # a faulty annotator must not cost a dialogue: log it without annotations
         dialogue.columns = {}
@@ -163,13 +164,8 @@ def log_files(*paths: str | Path) -> list[Path]:
 
 def first_trained(folder: Path) -> dict[str, Any] | None:
     """Returns the state of a game that a run's log of training begins with; None without such a log."""
-    for file in sorted(folder.glob("*.jsonl")):
-        for _, line in _lines(file, torn="skip"):
-            if line.get("phase") == "train":
-                state: dict[str, Any] = line["game_state"]
-                return state
-            break
-    return None
+    first = (next(_lines(file, torn="skip"), (0, {}))[1] for file in sorted(folder.glob("*.jsonl")))
+    return next((line["game_state"] for line in first if line.get("phase") == "train"), None)
 
 
 def _key(folder: Path, data: dict[str, Any]) -> tuple[Any, ...]:

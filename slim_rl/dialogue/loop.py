@@ -134,7 +134,7 @@ class Game:
         late = f"a turn of the {'policy' if is_policy else 'partner'} took longer than {longest or 0:g} s"
         try:
             async with asyncio.timeout(longest) as clock:
-                turn: Turn = await player.act(view)
+                turn: Turn = replace(await player.act(view))  # it may return one object twice
             if longest and time.monotonic() - began > longest:  # a player that blocks the event loop cannot be stopped
                 raise DialogueOver(StopReason.DEADLINE, late)
         except TimeoutError:
@@ -162,7 +162,7 @@ class Game:
         """Plays a turn in the game, and shows each seat what it may see. Returns the stop reason, or None."""
         author = turn.seat
         observation, done, info = step_of(self.env, turn.text)
-        turn.action, turn.error = info.get("action"), info.get("error")
+        turn.action, turn.error = info.get("action"), info.get("error") or None
         is_valid, author_is_next = turn.error is None, self.env.turn == author
         game_answers = author_is_next and (is_valid or self.env.seats == 1)  # in no turn of the other seat
         if game_answers and observation not in ("", turn.error):

@@ -55,11 +55,15 @@ class Player(ABC):  # noqa: B024
         reads_tokens: it samples tokens; False: it reads and writes text.
         costs_money: its turns may cost money.
         limits_itself: it has a time limit of its own per turn, in place of limits.turn_seconds.
+
+    Attributes:
+        max_context: tokens that it can read and write in a dialogue; None: no limit of its own.
     """
 
     reads_tokens: bool = False
     costs_money: ClassVar[bool] = False
     limits_itself: ClassVar[bool] = False
+    max_context: int | None = None
 
     if TYPE_CHECKING:  # a property, or an attribute that the class or its constructor sets
 
@@ -182,8 +186,9 @@ class TokenPlayer:
         bounds = [(limits.turn_tokens, StopReason.TURN_TOKENS)]
         if limits.dialogue_tokens is not None:
             bounds.append((limits.dialogue_tokens - response, StopReason.DIALOGUE_TOKENS))
-        if limits.context_tokens is not None:
-            bounds.append((limits.context_tokens - len(record.prompt_ids) - response, StopReason.CONTEXT_LENGTH))
+        for most in (limits.context_tokens, self.player.max_context):
+            if most is not None:
+                bounds.append((most - len(record.prompt_ids) - response, StopReason.CONTEXT_LENGTH))
         allowed, limit = min(bounds, key=lambda bound: bound[0])
         if allowed <= 0:
             raise DialogueOver(limit)
@@ -238,7 +243,7 @@ def make_partner(config: Config) -> Partner | None:
     try:
         usual = min(max(config.dialogues_played, LEAST_CONCURRENCY), MOST_CONCURRENCY)
         return made.from_config(section.changed(openai={"concurrency": section.openai.concurrency or usual}))
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise ConfigError(
             f"partner.args={section.args} does not suit partner.kind={section.kind}: {misfit(error)}. Set what it takes, such as "
             f'--set "partner.args={arguments_for(made, section.args)}".'

@@ -92,8 +92,10 @@ def make_training_reward(config: Config) -> TrainingReward:
     made = load_object(
         TRAINING_REWARDS.get(name, name), "train.reward", "slim_rl.dialogue.training_reward.TrainingReward"
     )
+    if not (isinstance(made, type) and issubclass(made, TrainingReward)):
+        raise ConfigError(f"train.reward={name} is not a subclass of slim_rl.TrainingReward; name one that is.")
     try:
-        return made(config, **arguments)  # type: ignore[no-any-return]
+        return made(config, **arguments)
     except (TypeError, ValueError) as error:
         raise ConfigError(
             f"train.reward_args={arguments} does not suit train.reward={name}: {misfit(error)}. Set the arguments that it takes."

@@ -65,12 +65,8 @@ class Askers:
         """Returns the frontier; of the random asker the mean over `DRAWS` seeds."""
         draws = range(1 if asker == IDEAL else DRAWS)
         curves = [measured(game_of(environment)).frontier(states, self.most, seed).get(asker) for seed in draws]
-        known = [Frontier(*curve) for curve in curves if curve is not None and len(curve[0]) == len(states)]
-        if len(known) < len(draws):
-            return None
-        return Frontier(
-            *(np.mean([getattr(each, name) for each in known], axis=0) for name in ("rewards", "expected_gain"))
-        )
+        known = [curve for curve in curves if curve is not None and len(curve[0]) == len(states)]
+        return Frontier(*np.mean(known, axis=0)) if len(known) == len(draws) else None
 
 
 def played_by(log: Log, rows: pd.DataFrame, askers: Askers) -> Iterator[tuple[pd.DataFrame, Frontier]]:

@@ -19,12 +19,11 @@ and the rewards of another training reward (`of`).
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import sqrt
 from statistics import fmean
-from typing import Any
 
 from slim_rl.config import Config
 from slim_rl.dialogue.record import Dialogue
@@ -57,8 +56,7 @@ class TurnCredit(Priced):
         price: question cost as for `Priced`, subtracted from the turn that asks.
         decay: discount per turn of later turns' rewards. 1: shaping is only a baseline, and the expected gradient is unchanged; 0: a
             question is credited with the value of its answer only. An invalid turn has 1.
-        of: name of the training reward that gives the dialogues' rewards.
-        of_args: arguments of that training reward; None: none.
+        of: name of the training reward, one with a price, that gives the dialogues' rewards.
     """
 
     by_turn = True
@@ -71,14 +69,12 @@ class TurnCredit(Priced):
         price: float | Sequence[float] = 0.0,
         decay: float = 1.0,
         of: str = "price",
-        of_args: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(config, price)
         if not isinstance(decay, int | float) or not 0 <= decay <= 1:
             raise ConfigError(f"train.reward_args.decay={decay} is not a number from 0 to 1. Set, for example, 1.")
-        arguments = {"price": price, **(of_args or {})}
         self.decay = float(decay)
-        self.of = make_training_reward(config.changed(train={"reward": of, "reward_args": arguments}))
+        self.of = make_training_reward(config.changed(train={"reward": of, "reward_args": {"price": price}}))
         self.as_game, self.whole_step = self.of.as_game, self.of.whole_step
         self._charged = not self.of.whole_step  # a shuffled reward belongs to another dialogue's questions
         self._outcome = type(self.of) is Priced  # the reward is the outcome of the dialogue's plan

@@ -112,7 +112,6 @@ class Incentives:
             return f"The gain from asking is unknown: {reason}."
         solo, last = self.lines[0].reward.value, self.curve[-1]
         gain, shortcut = last.reward.value - solo, max(0.0, self.best_without.reward.value - solo)
-        share = f"{100 * shortcut / gain:.0f}%" if gain > 0 else "more"
         if self.first_gain.low <= 0:
             judgement = "It is not shown that asking raises the reward"
         else:
@@ -121,12 +120,12 @@ class Incentives:
         return (
             f"{judgement}: one {last.curve} question changes it by {plain(self.first_gain.value, signed=True)} (95% interval "
             f"{interval(self.first_gain.low, self.first_gain.high)}), {last.questions} by {plain(gain, signed=True)} from {plain(solo)}; "
-            f"players without questions gain {share} of that{name}."
+            f"players without questions gain {plain(shortcut, signed=True)}{name}."
         )
 
     def table(self, title: str) -> Table:
         """Returns all results as a table."""
-        agreed = any(line.agreed for line in self.lines)  # no column in a game without proposals
+        agreed = any(line.agreed > 0 for line in self.lines)  # no column in a game without proposals
         rows: list[Row] = [
             {
                 "player": line.name

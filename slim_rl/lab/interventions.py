@@ -31,7 +31,7 @@ class Intervention(Player):
 
     def __init__(self, policy: Any, chat: Chat | None, name: str) -> None:
         self.policy, self.chat, self.name = policy, chat, name
-        self.reads_tokens = policy.reads_tokens
+        self.reads_tokens, self.max_context = policy.reads_tokens, policy.max_context
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -82,7 +82,7 @@ class Agreed(Priced):
 class Shuffled(Priced):
     """Rewards permuted within their groups, so that a better plan is not rewarded (a control).
 
-    A game without agreement keeps its 0, so that the arm still learns the rules; otherwise the policy collapses within a few steps. With
+    A game without agreement keeps its reward, so that the arm still learns the rules; otherwise the policy collapses within a few steps. With
     `zeros`, the rules are not rewarded either, and something else must stabilise the policy, such as `train.kl_coef`.
     """
 
@@ -93,7 +93,8 @@ class Shuffled(Priced):
         self.zeros = zeros
 
     def __call__(self, dialogues: Sequence[Dialogue], step: int) -> StepRewards:
-        rewards, groups = [self.reward(dialogue) for dialogue in dialogues], [dialogue.group for dialogue in dialogues]
+        rewards = [self.reward(dialogue) for dialogue in dialogues]
+        groups = [one.group if one.reward or self.zeros else one.id for one in dialogues]  # alone, a game keeps its own
         return StepRewards(shuffled(rewards, groups, seed_of(self.config.seed, "shuffle", step), zeros=self.zeros))
 
 

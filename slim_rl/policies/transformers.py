@@ -79,7 +79,7 @@ class TransformersPolicy(Policy):
         self.name = name or model.config.name_or_path
         text = model.config.get_text_config(decoder=True)  # a model that reads images too has one config for each
         positions = getattr(text, "max_position_embeddings", None)
-        self.max_context: int | None = None if positions is None else int(positions)
+        self.max_context = None if positions is None else int(positions)
         self.tokens_sampled = 0
         self._mixes = TurnCache.suits(model)
         self.turns = TurnCache(cache_bytes) if cache_bytes and self._mixes else None
@@ -127,9 +127,7 @@ class TransformersPolicy(Policy):
                 for _ in range(3):  # a partner's answer, the game's step and the next request take a pass each
                     await asyncio.sleep(0)
             live = [request for request in live if not request.future.done()]
-            waiting = sorted(
-                (request for request in self._waiting if not request.future.done()), key=lambda request: request.key
-            )
+            waiting = sorted((each for each in self._waiting if not each.future.done()), key=lambda each: each.key)
             room = self.max_batch - len(live) if self._mixes or not live else 0
             joining, self._waiting = waiting[:room], waiting[room:]
             self._room = room - len(joining)

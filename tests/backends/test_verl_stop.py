@@ -16,7 +16,8 @@ from verl.trainer.ppo.utils import create_rl_sampler
 from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils.dataset.rl_dataset import collate_fn
 
-from slim_rl.backends.verl.plugin import SaveBeforeStop, before_training
+from slim_rl.backends.verl import plugin
+from slim_rl.backends.verl.plugin import before_training
 from slim_rl.backends.verl.settings import STOP_MARK, settings
 from slim_rl.config import parse_config
 from slim_rl.errors import RunStopped
@@ -37,7 +38,7 @@ class Loop(PPOTrainer):  # type: ignore[misc]
         self.train_dataloader = StatefulDataLoader(games, batch_size=1, sampler=sampler, collate_fn=collate_fn)
         self.train_dataloader_it = None
         self.actor_rollout_wg = SimpleNamespace(save_checkpoint=lambda *_, **__: None)
-        self.checkpoint_callback = SaveBeforeStop(self.config)
+        self.checkpoint_callback = build_checkpoint_callback(self.config)
         self.use_reference_policy = self.use_critic = False
         self.reward_loop_manager = SimpleNamespace(reward_loop_worker_handles=[])
         self.replay_buffer = SimpleNamespace(sample=self._sample)
@@ -101,6 +102,16 @@ def test_a_stopped_run_saves_what_it_has_trained(
     assert (trainer.trained, trainer.saved) == (list(range(1, stop)), saved)
 
 
+def test_a_stop_in_a_validation_saves_the_step_before_it(tmp_path: Path) -> None:
+    trainer = Loop(tmp_path, stop=0)
+    trainer.run(3)
+    (tmp_path / STOP_MARK).write_text("the budget is spent.")
+    trainer.val_dataloader = None  # verl's own error, as where every dialogue failed
+    with pytest.raises(RunStopped, match="The 3 steps before it are saved"):
+        trainer._validate()
+    assert trainer.saved == [3]
+
+
 def test_verl_resume_draws_no_game_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer_queue, "save_checkpoint", lambda *_, **__: None)
     whole, stopped, resumed = Loop(tmp_path, stop=0), Loop(tmp_path, stop=4), Loop(tmp_path, stop=0)
@@ -124,7 +135,6 @@ def test_verls_own_errors_stay_its_own(tmp_path: Path) -> None:
 
 
 def test_verl_loads_it_from_the_runs_config() -> None:
-    name = settings(parse_config({"verl": {"gpus": 1}}))["trainer.checkpoint_callback_class"]
+    """In the trainer's process too, before its first step (`PPOTrainer._init_tokenizer`)."""
+    assert settings(parse_config({"verl": {"gpus": 1}}))["actor_rollout_ref.model.external_lib"] == plugin.__name__
     assert hasattr(PPOTrainer._balance_batch, "__wrapped__")
-    made = build_checkpoint_callback(OmegaConf.create({"trainer": {"checkpoint_callback_class": name}}))
-    assert isinstance(made, SaveBeforeStop)

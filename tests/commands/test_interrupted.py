@@ -54,7 +54,7 @@ def test_interrupted_run_prints_how_to_resume(slim_rl, monkeypatch, tmp_path) ->
 def test_an_interrupted_evaluation_says_how_to_go_on(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     words = ["evaluate", "matching_local", *SHORT, "--checkpoint", "data/warmstart", "--games", "40"]
-    words += ["--num-trials", "300", "--concurrency", "8"]  # so that the first dialogue is soon over
+    words += ["--num-trials", "40", "--concurrency", "8"]  # so that the first dialogue is soon over
     code, said = interrupted(tmp_path, tmp_path / "logs" / "evaluation" / "warmstart_shy_free.jsonl", *words)
     assert code == 130
     assert any(line.endswith("interrupted; the dialogues are in logs/evaluation, and the same command plays the rest.")

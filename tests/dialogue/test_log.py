@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,6 +84,16 @@ class Odd(Instrument):
             turn.questions, turn.pairs = ["pair"], {("Ava", 1)}  # type: ignore[assignment]
 
 
+class Loose(BaseEnvironment):
+    instrument = f"{__name__}.Counted"
+
+
+class Counted(Instrument):
+    def annotate(self, dialogue: Dialogue) -> None:
+        for turn in dialogue.turns:
+            turn.pairs, turn.answered, turn.seeking = [[0, 1]], 1, np.bool_(True)  # type: ignore[list-item, assignment]
+
+
 def test_log_omits_labels_that_are_not_json(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
     dialogue = make_dialogue("[message] Hi.")
     dialogue.environment, dialogue.annotator_version = f"{__name__}.Sets", None
@@ -91,6 +102,15 @@ def test_log_omits_labels_that_are_not_json(make_dialogue: MakeDialogue, tmp_pat
     line = json.loads((tmp_path / "log.jsonl").read_bytes())
     assert line["columns"] == {} and line["annotator_version"] is None
     assert {turn["questions"] for turn in line["turns"]} == {None}
+
+
+def test_annotations_are_those_that_the_log_gives_back(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
+    """Numbers of numpy, 1 for true and lists for pairs: training and the log's reader count alike."""
+    dialogue = make_dialogue("[message] Hi.")
+    dialogue.environment, dialogue.annotator_version = f"{__name__}.Loose", None
+    write(tmp_path / "log.jsonl", dialogue)
+    assert dialogue.turns == next(read_log(tmp_path)).turns
+    assert (dialogue.turns[0].pairs, dialogue.turns[0].answered) == ([(0, 1)], True)
 
 
 def test_an_action_that_is_no_json_is_said_in_a_sentence(make_dialogue: MakeDialogue, tmp_path: Path) -> None:

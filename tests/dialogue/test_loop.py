@@ -139,14 +139,20 @@ def test_or_a_cut_turn_is_played_and_ended_for_the_policy(chat) -> None:
     check_invariant(dialogue, policy, chat)
 
 
-CUT = {"dialogue_tokens": StopReason.DIALOGUE_TOKENS, "context_tokens": StopReason.CONTEXT_LENGTH}
+CUT = {
+    "dialogue_tokens": StopReason.DIALOGUE_TOKENS,
+    **dict.fromkeys(("context_tokens", "max_context"), StopReason.CONTEXT_LENGTH),
+}
 
 
 @pytest.mark.parametrize("name", CUT)
 def test_token_budgets_are_never_passed(chat, name) -> None:
+    """The last is the policy's own."""
     for most in range(20, 200):
-        dialogue, policy = play(chat, ["go " * 20] * 2, limits=Limits(**{name: most}))
-        used = len(dialogue.response_ids) + (len(dialogue.prompt_ids) if name == "context_tokens" else 0)
+        script = Script(chat, ["go " * 20] * 2)
+        script.max_context = most if name == "max_context" else None
+        dialogue, policy = play(chat, script, limits=Limits(**({name: most} if name != "max_context" else {})))
+        used = len(dialogue.response_ids) + (len(dialogue.prompt_ids) if name != "dialogue_tokens" else 0)
         if dialogue.stop_reason is not StopReason.AGREED:
             assert (dialogue.stop_reason, dialogue.reward) == (CUT[name], 0.0)
         assert used <= max(most, len(dialogue.prompt_ids))

@@ -72,6 +72,8 @@ GAMES: dict[str, dict[str, Any]] = {  # games that differ from Oracle's
     "Async": {"step": _async},
     "ShortStep": {"step": lambda self, text: ("Done.", True)},
     "FourValues": {"step": lambda self, text: ("Done.", 0.5, True, {})},
+    "WordAction": {"step": lambda self, text: ("Done.", False, {"action": "dig"})},
+    "NoError": {"step": lambda self, text: (*Oracle.step(self, text)[:2], {"error": ""})},
     "LostText": {"reset": lambda self, state: ("The secret word is apple.", {})},
     "SameText": {"reset": lambda self, state: (self.get_state_description(), {}), "turns": 0},
 }
@@ -144,6 +146,10 @@ def test_reward_outside_the_range_fails_the_dialogue(game: str, reward: float | 
         assert f"outside {game}.reward_range (0 to 1)" in str(dialogue.failure)
 
 
+def test_an_error_without_words_is_none() -> None:
+    assert {turn.error for turn in played("NoError").turns} == {None}
+
+
 def test_game_without_rules_opens_with_its_state() -> None:
     dialogue = played("NoRules")
     assert dialogue.reward == 1.0 and dialogue.prompt == [{"role": "user", "content": "Begin."}]
@@ -165,7 +171,7 @@ def test_dialogue_of_a_faulty_class_is_broken_by_its_exception(game: str, partne
 RETURNED = "{0}.step returned .*; return \\(observation, done, info\\)"
 REFUSED = {
     "LostText": "{0}.reset returns 'The secret word is apple.', which no player reads",
-    **dict.fromkeys(("FourValues", "ShortStep", "Async"), RETURNED),
+    **dict.fromkeys(("FourValues", "ShortStep", "WordAction", "Async"), RETURNED),
     "WrongStep": "{0} cannot be played \\(.*takes 1 positional argument but 2 were given\\)",
 }
 

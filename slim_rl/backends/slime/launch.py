@@ -52,9 +52,7 @@ def check(config: Config) -> None:
     if config.train.loss == "constant":
         raise ConfigError("train.loss is constant, which slime does not have; choose sequence or token.")
     if config.train.lora is not None:
-        raise ConfigError(
-            "train.lora is set, but slime trains all weights; set it to null, or choose train.backend trl or verl."
-        )
+        raise ConfigError("train.lora is set, but slime trains all weights; set it to null, or use trl or verl.")
     if others := [name for name in config.train.report_to if name not in TRACKERS]:
         raise ConfigError(
             f"train.report_to names {' and '.join(others)}, which slime does not have; choose among {' and '.join(TRACKERS)}."

@@ -1,4 +1,4 @@
-"""Additions to verl, in every process that loads a model's config (`actor_rollout_ref.model.external_lib`) and in the trainer's.
+"""Additions to verl, in every process that loads a model's config (`actor_rollout_ref.model.external_lib`), the trainer's among them.
 
 - a separate reference model: verl 0.9.1 builds the reference from the policy's checkpoint
 - GRPO without the bare reward of a group's only played dialogue, which verl takes for an advantage
@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from verl.trainer.ppo.checkpoint_callback import CheckpointCallback
 from verl.trainer.ppo.v1 import trainer_base
 from verl.workers.engine_workers import ActorRolloutRefWorker, TrainingWorker
 
@@ -24,16 +23,16 @@ from slim_rl.config import WITHOUT_GROUPS
 from slim_rl.errors import RunStopped
 
 
-class SaveBeforeStop(CheckpointCallback):  # type: ignore[misc]
-    """Nothing to do at a save: naming it in verl's config has this module imported in the trainer's process."""
+def check_stop(trainer: Any, untrained: int = 1) -> None:
+    """Raises RunStopped, with the steps trained so far saved, if the agent loops have left their mark.
 
-
-def check_stop(trainer: Any) -> None:
-    """Raises RunStopped, with the steps trained so far saved, if the agent loops have left their mark."""
+    Args:
+        untrained: 1 within a step, 0 between two.
+    """
     mark = Path(trainer.config.slim_rl.config).parent / STOP_MARK
     if not mark.exists():
         return
-    trained = trainer.global_steps - 1
+    trained = trainer.global_steps - untrained
     if trained > 0 and not (Path(trainer.config.trainer.default_local_dir) / f"global_step_{trained}").exists():
         trainer.global_steps = trained
         trainer._save_checkpoint()
@@ -52,11 +51,8 @@ def before_training(balance: Any) -> Any:
     return checked
 
 
-def after_an_error(step: Any) -> Any:
-    """Wraps verl's `_step_once`, and checks for a stop after verl's own error.
-
-    It has one if every dialogue of a step failed.
-    """
+def after_an_error(step: Any, untrained: int = 1) -> Any:
+    """Wraps verl's `_step_once` or `_validate`, and checks for a stop after verl's own error, as where every dialogue failed."""
 
     @functools.wraps(step)
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -67,7 +63,7 @@ def after_an_error(step: Any) -> Any:
         except Exception:
             with suppress(Exception):
                 self.on_sample_end()  # the engines sleep, as when verl itself saves
-            check_stop(self)
+            check_stop(self, untrained)
             raise
 
     return checked
@@ -107,6 +103,7 @@ def with_reference(config: Any, path: str) -> Any:
 ActorRolloutRefWorker.ref_worker_cls = ReferenceWorker
 trainer_base.PPOTrainer._balance_batch = before_training(trainer_base.PPOTrainer._balance_batch)
 trainer_base.PPOTrainer._step_once = after_an_error(trainer_base.PPOTrainer._step_once)
+trainer_base.PPOTrainer._validate = after_an_error(trainer_base.PPOTrainer._validate, untrained=0)
 trainer_base.compute_advantage_for_multi_trajectories = without_lone_dialogues(
     trainer_base.compute_advantage_for_multi_trajectories
 )

@@ -116,16 +116,14 @@ def command(
     else:
         options = {"arms": arm, "seeds": seeds or "0-2", "after": extra}
         steps = [Step(arms_runs(what, None, options, changes), jobs or 1)]
+    configs = [run.config for step in steps for run in step.runs if run.config]
+    lacks = "" if dry_run else next(filter(None, map(backends.missing, configs)), "")
     for step in steps:
         done = step.makes is not None and step.makes.exists()
         for run in step.runs:
             typer.echo(f"{run}{f'  # {step.makes} exists' if done else ''}")
-        if done or dry_run:
+        if done or dry_run or lacks:
             continue
-        lacks = next((why for run in step.runs if run.config and (why := backends.missing(run.config))), "")
-        if lacks:
-            backends.say(f"This is the plan, and nothing is run: {lacks}")
-            return
         with interruptible("the same command continues: complete runs are skipped, and the others resume."):
             play(step)
         if of_arms := [run.config for run in step.runs if run.config]:
@@ -133,6 +131,8 @@ def command(
             games = dict.fromkeys(each.environment for each in of_arms if not is_ours(each.environment))
             custom = "".join(f" --game {game}" for game in games)
             typer.echo(f"Report, with the differences between arms: slim-rl analyze {logs}{custom}")
+    if lacks:
+        backends.say(f"This is the plan, and nothing is run: {lacks}")
 
 
 # -- from YAML to processes --------------------------------------------------------------------------------------------
@@ -153,24 +153,23 @@ def step_of(
     (name,) = entry
     words = [word for text in _texts(options.get("words", [])) for word in _matching(text)]
     settings = [f"{key}={_value(value)}" for key, value in (options.get("set") or {}).items()]
+    makes = Path(options["makes"]) if options.get("makes") else None
     if name == "train" and "seeds" in options:
         if unknown := options.keys() - set(_SPECIAL):
-            raise ConfigError(
-                f"{path}: step {number} trains arms, and takes no {min(unknown)}. Set keys of the config under set."
-            )
+            raise ConfigError(f"{path}: step {number} trains arms and takes no {min(unknown)}. Set keys under set.")
         jobs = max(1, numbers_of(str(options.get("jobs", 1)))[0])
-        return Step(arms_runs(Path(*words), arms, options, settings), jobs)
+        return Step(arms_runs(Path(*words), arms, options, settings), jobs, makes)
     for option, value in options.items():
         if option not in _SPECIAL and value is not False:
             flag = f"--{option.replace('_', '-')}"
             words += [flag] if value is True else [word for text in _texts(value) for word in (flag, text)]
     words += [word for setting in settings for word in ("--set", setting)]
     words += _after(options)
-    program, makes = tuple(shlex.split(options.get("by", ""))), options.get("makes")
+    program = tuple(shlex.split(options.get("by", "")))
     if not program:
         _check(name, words, path)
         words = [*name.split(), *words]
-    return Step([Run(name, tuple(words), program)], makes=Path(makes) if makes else None)
+    return Step([Run(name, tuple(words), program)], makes=makes)
 
 
 def arms_runs(

@@ -60,7 +60,7 @@ class Roster:
     def __post_init__(self) -> None:
         if len(self.reviewers) != len(self.papers) or not self.reviewers:
             raise ConfigError(
-                f"A roster needs as many reviewers as papers, but has {len(self.reviewers)} and {len(self.papers)}."
+                f"{len(self.reviewers)} reviewers and {len(self.papers)} papers are named; name as many of each."
             )
         known: dict[tuple[str, ...], Kind] = {}
         sides: tuple[tuple[Kind, tuple[str, ...]], ...] = (("reviewer", self.reviewers), ("paper", self.short_papers))
@@ -70,9 +70,7 @@ class Roster:
                 if all(map(str.isnumeric, key)):  # a score would be read as it
                     raise ConfigError(f"The {kind} name {name!r} has no letters; give it a name that has some.")
                 if ends := _ENDS_A_LINE.search(name):
-                    raise ConfigError(
-                        f"The {kind} name {name!r} has a {ends[0]!r}, which ends a line of a plan; write it without."
-                    )
+                    raise ConfigError(f"The {kind} name {name!r} has a {ends[0]!r}, which ends a plan's line; drop it.")
                 if words := _GRAMMAR.intersection(_alone(kind, key)):
                     raise ConfigError(
                         f"The {kind} name {name!r} can be written as {min(words)!r}, which is a word of questions; write another name."

@@ -78,9 +78,7 @@ class MatchingSettings(Section):
         for key, default in (("reviewers", REVIEWERS), ("papers", PAPERS)):
             names = getattr(self, key)
             if names is None and most > len(default):
-                raise ValueError(
-                    f"{where} is {most} but DialOp's roster has {len(default)} names: list your own in game.{key}"
-                )
+                raise ValueError(f"{where} is {most} but DialOp has {len(default)} names: list your own in game.{key}")
             if names is not None and len(names) < most:
                 raise ValueError(f"game.{key} has {len(names)} names for n = {most}: list at least that many")
         return self

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from slim_rl.analysis.held_out import comparable
-from slim_rl.config import Section, load_section
+from slim_rl.config import Section, checked, load_section
 from slim_rl.dialogue.measures import shown_in
 from slim_rl.dialogue.record import FORMER
 from slim_rl.errors import ConfigError
@@ -18,7 +18,7 @@ from slim_rl.lab import measures  # noqa: F401  (which contrasts may compare)
 from slim_rl.lab.frontier import MOST
 
 HELD_OUT = "held_out"  # condition of the runs' own evaluations: their partner, free play
-Comparable = Annotated[str, BeforeValidator(lambda name: FORMER.get(name, name))]
+Comparable = Annotated[str, BeforeValidator(lambda name: FORMER.get(str(name), name))]
 
 
 class Outcome(Section):
@@ -76,7 +76,7 @@ class Contrast(Section):
 class Contrasts(Section):
     """The preregistration file."""
 
-    contrasts: list[Contrast] = Field(min_length=1)
+    contrasts: list[Contrast]
     elsewhere: dict[str, tuple[float, float]] = Field(
         {},
         description="primary contrasts of this family that were computed elsewhere: p and minimum p, for Holm's correction",
@@ -88,9 +88,6 @@ class Contrasts(Section):
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"two contrasts are called '{twice[0]}'")
         return self
-
-
-NONE = Contrasts.model_construct(contrasts=[], elsewhere={})  # of an experiment without contrasts
 
 
 class Source(Section):
@@ -160,16 +157,14 @@ def manifest_file(folder: Path) -> Path:
 def load_manifest(path: Path) -> tuple[Manifest, Contrasts]:
     """Reads a manifest and its contrasts. Raises ConfigError if either cannot be used."""
     manifest = load_section(path, Manifest)
-    contrasts = NONE
-    if isinstance(manifest.contrasts, Path):
-        elsewhere = f"{path} names it, and its paths are relative to the working folder"
-        contrasts = load_section(manifest.contrasts, Contrasts, elsewhere)
-    elif manifest.contrasts:
-        contrasts = Contrasts(contrasts=manifest.contrasts)
+    if isinstance(file := manifest.contrasts, Path):
+        contrasts = load_section(file, Contrasts, f"{path} names it, and its paths are relative to the working folder")
+    else:
+        file, contrasts = path, checked(Contrasts, {"contrasts": file or []})
     named = {outcome.condition for contrast in contrasts.contrasts for outcome in contrast.outcomes}
     if unknown := sorted(named - manifest.sources.keys()):
         raise ConfigError(
-            f"{manifest.contrasts} compares the condition {unknown[0]}, for which {path} has no source. Add it to sources."
+            f"{file} compares the condition {unknown[0]}, for which {path} has no source. Add it to sources."
         )
     if wrong := [name for name in manifest.measures if name not in comparable()]:
         raise ConfigError(f"{path}: {wrong[0]} in measures is not a measure. Choose from {', '.join(comparable())}.")

@@ -46,7 +46,9 @@ def write(
     text = _by_hand(manifest.text)
     plays = ex.joined([Plays.read(each, manifest.treatment) for each in values]) if values else ex.read(manifest)
     measures = [name for name in manifest.measures if name in plays.held_out]
-    rows = by_arm(plays.held_out, list(dict.fromkeys((*measures, "questions", "reward"))), HELD_OUT, plays.treatment)
+    drawn = [each.measure for each in contrasts.contrasts if each.role == "primary" and each.measure in plays.held_out]
+    named = list(dict.fromkeys((*measures, *drawn, "questions", "reward")))
+    rows = by_arm(plays.held_out, named, HELD_OUT, plays.treatment)
     compared = ex.compare(plays, manifest, contrasts)
     verdict = _sentences(manifest, rows, compared)
     sections = [
@@ -69,7 +71,7 @@ def write(
         text=text,
     )
     files.write_atomically(output_dir / "runs.csv", ex.by_seed(plays, measures).to_csv(index=False))
-    numbers = pd.DataFrame([{k: v for k, v in row.items() if k != "by_run"} for row in compared])
+    numbers = pd.DataFrame(compared).drop(columns="by_run", errors="ignore")
     files.write_atomically(output_dir / "contrasts.csv", numbers.to_csv(index=False))
     plays.write(output_dir)
     provenance.record(output_dir, again=True)

@@ -144,6 +144,12 @@ def read(manifest: Manifest) -> Plays:
             started = played.sort_values("step").groupby("run").first()
             runs = {str(run): (row["arm"], row["policy"]) for run, row in started.iterrows()}
             played = ends(played, runs_trained(frame), ["arm", "run"])
+            last = played[played["when"] == "after"].groupby(["arm", "run"])["step"].max()
+            early = last[last < last.groupby("arm").transform("max")]
+            warnings += [
+                f"{run} was evaluated last at step {step:g}, others of its arm later."
+                for (_, run), step in early.items()
+            ]
         held_out.append(by_game(played.assign(condition=condition)))
     if training.empty and not runs:
         raise DataError(
@@ -240,7 +246,7 @@ def _compare(plays: Plays, spec: Contrast) -> dict[str, Any]:
     tested = st.permute(means, weights)
     p, least = float(np.maximum(result.p, tested.p)), tested.least
     if spec.margin is not None:
-        p, least = (st.equivalence(result, spec.margin) if result.se > 0 else np.nan), np.nan
+        p, least = st.equivalence(result, spec.margin), np.nan
     note = NOT_RUN if min(map(len, means)) == 0 else result.note
     return {
         **spec.model_dump(include={"name", "measure", "direction", "margin", "role"}),
@@ -281,7 +287,7 @@ def _within_runs(tables: Sequence[pd.DataFrame], weights: Sequence[float]) -> pd
     """Returns the weighted sum over conditions per run, and per game if the conditions have the same games."""
     runs = next((table.index for table in tables if list(table.index) != [""]), tables[0].index)
     # all runs share one initial policy
-    tables = [pd.concat([each] * len(runs)).set_axis(runs) if list(each.index) == [""] else each for each in tables]
+    tables = [each.loc[[""] * len(runs)].set_axis(runs) if list(each.index) == [""] else each for each in tables]
     paired = _weighed(tables, weights)
     if min(map(len, tables)) == 0 or paired.notna().to_numpy().any():
         return paired.dropna(how="all", axis=1)

@@ -258,7 +258,9 @@ def _texts(config: Config, curriculum: Curriculum, games: Iterable[Dealt]) -> It
     temporary = Chat(train_tokenizer(["stand-in"], 300))  # to play the dialogues before the tokenizer exists
     controls = re.compile("|".join(map(re.escape, temporary.tokenizer.get_added_vocab())))
     lesson = replace(curriculum.demonstrations, player=curriculum.speaker)
-    for dialogue in _demonstrations(config, games, temporary, lesson):
+    # the config's limits count the tokens of the tokenizer to come: of the temporary one nearly every byte is one
+    unlimited = {"turn_tokens": 1 << 20, "dialogue_tokens": None, "context_tokens": None}
+    for dialogue in _demonstrations(config.changed(limits=unlimited), games, temporary, lesson):
         yield from controls.split(temporary.tokenizer.decode(dialogue.prompt_ids + dialogue.response_ids))
         yield from (turn.error for turn in dialogue.turns if turn.error)
     yield from curriculum.words

@@ -199,10 +199,8 @@ def frontier(
     """
     rewards, expected_gain = np.empty((len(games), most + 1)), np.empty((len(games), most + 1))
     for size in sorted({game.n for game in games}):
-        these = [i for i, game in enumerate(games) if game.n == size]
-        rewards[these], expected_gain[these] = _asked(
-            [games[i] for i in these], [seats[i] for i in these], most, strategy, seed
-        )
+        of = [i for i, game in enumerate(games) if game.n == size]
+        rewards[of], expected_gain[of] = _asked([games[i] for i in of], [seats[i] for i in of], most, strategy, seed)
     return rewards, expected_gain
 
 

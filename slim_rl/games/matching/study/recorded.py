@@ -164,9 +164,7 @@ def read_recorded(path: str | Path) -> Iterator[RecordedGame]:
             kind = "dialogue log, which slim-rl show and analyze read"
             if "turns" not in record:
                 kind = "games file, which is played as it stands (data.eval) and holds no words yet"
-            raise DataError(
-                f"{path} is slim_rl's own {kind}; convert takes recorded human games: DialOp's optimization.jsonl."
-            )
+            raise DataError(f"{path} is slim_rl's own {kind}; convert takes human games: DialOp's optimization.jsonl.")
         try:
             yield read_record(record)
         except DataError as error:
