@@ -3,7 +3,7 @@
     python -m examples.train examples/treasure.yaml [--set key=value …]
 
 The starting model is a Qwen3 of random weights; all that it comes to know it learns from reward. To train a real model instead,
-name it: --set policy.model=Qwen/Qwen2.5-0.5B-Instruct.
+name it, with a lower learning rate: --set policy.model=Qwen/Qwen2.5-0.5B-Instruct --set train.learning_rate=1e-6.
 """
 
 import argparse

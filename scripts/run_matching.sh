@@ -3,7 +3,7 @@
 #
 #   MODEL=Qwen/Qwen3-4B scripts/run_matching.sh                   one node, all its GPUs
 #   MODEL=... scripts/run_matching.sh --set partner.kind=shy      --set changes a key of the config (repeatable)
-#   MODEL=... scripts/run_matching.sh --lr 2e-6                   any flag of slime's: it comes last, so it wins
+#   MODEL=... scripts/run_matching.sh --lr 2e-6                   a flag of slime's: it comes last, so it wins
 #   MODEL=... scripts/run_matching.sh --dry-run                   print the command; needs neither slime nor a GPU
 #
 # Variables, with their defaults:

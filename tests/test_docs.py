@@ -114,7 +114,7 @@ def test_tutorial_game_rewards_each_new_digit(tmp_path: Path, questions: int, ne
 def test_tutorial_shows_the_files_as_they_are() -> None:
     page, files = "tutorials/custom-environment", {"python": "examples/lock.py", "yaml": "examples/lock.yaml"}
     shown = [(code, file) for language, file in files.items() for code in blocks(page, language)]
-    assert len(shown) == 5 and all(code in text_of(file) for code, file in shown)
+    assert len(shown) == 6 and all(code in text_of(file) for code, file in shown)
 
 
 def test_partner_of_the_guide_answers_in_the_matching_game(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -183,7 +183,7 @@ class TrainConfig(Section):
         Key(
             verl="data.train_batch_size",
             note="slime: --rollout-batch-size, with slime.spare_games; TRL counts dialogues: games_per_step × group_size, which is also "
-            "slime's --global-batch-size, in self-play twice as many; verl's mini-batch is one step: this many games, twice as many in self-play",
+            "slime's --global-batch-size; in self-play TRL plays half as many games, slime and verl as many, with a dialogue per seat",
         ),
     ] = Field(16, ge=1)
     """games of one rollout"""
