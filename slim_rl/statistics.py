@@ -122,7 +122,7 @@ def contrast(
     exact, limit = _ROUNDING * most, max(limit, most)  # a game's own rewards may be larger
     if variance <= exact * exact:  # a square by ** may raise
         note = "all runs and games are equal"
-        df = (games if over == GAMES else min(sizes)) - 1.0
+        df = games - 1 if over == GAMES else np.inf
         value = value if abs(value) > exact else 0.0
         relabelled = np.nan if over == GAMES else permute(means, weights).p
         p = float(np.fmin(least_p([games]), relabelled)) if value else 1.0  # as the interval, it excludes zero
@@ -351,8 +351,6 @@ def _ways(sizes: Sequence[int]) -> int:
 
 def equivalence(difference: Estimate, margin: float) -> float:
     """Returns p of the null "the difference is at least `margin`, in either direction" [6]."""
-    if not difference.se:  # all equal
-        return least_p([difference.clusters]) if abs(difference.value) < margin else 1.0
     sides = (difference.value + margin) / difference.se, (margin - difference.value) / difference.se
     return float(max(special.stdtr(difference.df, -side) for side in sides))
 

@@ -106,9 +106,7 @@ def gone_in_code(line: str) -> Iterator[str]:
     options = r"(?<![\w'-])--(?!sglang-|container-|env\.)[a-z][\w-]*"
     for command, rest in re.findall(r"slim-rl (lab [a-z]+|[a-z]+)([^|;#]*)", line.partition(" -- ")[0]):
         given = {each.replace("_", "-") for each in re.findall(options, rest)}
-        yield from (
-            f"slim-rl {command} {each}" for each in given if command in CALLS and each not in options_of(command)
-        )
+        yield from (f"slim-rl {command} {one}" for one in given if command in CALLS and one not in options_of(command))
     if re.match(r"--|(?:\w+=\S* )*scripts/|python \S*train\.py", line):
         yield from set(re.findall(options, line)) - all_options()
     yield from (f"make {each}" for each in re.findall(r"(?:^|&& )make ([a-z][a-z-]*)", line) if each not in TARGETS)

@@ -37,9 +37,7 @@ def write_gguf(model: Path, path: Path) -> None:
     """Writes a Qwen3 of transformers as a GGUF file."""
     from safetensors.torch import load_file
 
-    config, tokenizer = (
-        json.loads((model / name).read_text(encoding="utf-8")) for name in ("config.json", "tokenizer.json")
-    )
+    config, tokenizer = (json.loads((model / name).read_bytes()) for name in ("config.json", "tokenizer.json"))
     added = {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
     tokens = [f"[PAD{index}]" for index in range(config["vocab_size"])]
     for token, index in (tokenizer["model"]["vocab"] | added).items():

@@ -69,13 +69,9 @@ async def test_plays_as_a_policy_with_tokens_does(tokenizer: Any, seat: int) -> 
             position = last.index(message["content"], position)
 
 
-@pytest.mark.parametrize(
-    ("truncated", "ending"), [("end", StopReason.TURN_TOKENS), ("continue", StopReason.POLICY_ERRORS)]
-)
-async def test_a_turn_cut_by_its_tokens_ends_the_game_as_in_training(
-    tokenizer: Any, truncated: str, ending: Any
-) -> None:
-    games = Games(SMALL, overrides=[f"limits.truncated_turn={truncated}"])
+@pytest.mark.parametrize(("cut", "ending"), [("end", StopReason.TURN_TOKENS), ("continue", StopReason.POLICY_ERRORS)])
+async def test_a_turn_cut_by_its_tokens_ends_the_game_as_in_training(tokenizer: Any, cut: str, ending: Any) -> None:
+    games = Games(SMALL, overrides=[f"limits.truncated_turn={cut}"])
     (row,) = games.deal("train", 1)
     session = games.session()
     await session.reset(row, 0, "train")

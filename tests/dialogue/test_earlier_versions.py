@@ -21,9 +21,7 @@ from slim_rl.runs import RunFolder
 from tests.paths import ROOT
 
 FOLDER = ROOT / "tests" / "dialogue" / "format_3"
-LINES: list[dict[str, Any]] = [
-    json.loads(line) for line in (FOLDER / "train.jsonl").read_text(encoding="utf-8").splitlines()
-]
+LINES: list[Any] = [json.loads(one) for one in (FOLDER / "train.jsonl").read_text(encoding="utf-8").splitlines()]
 OF_0_2_0 = ROOT / "tests" / "dialogue" / "run_0_2_0"
 OLD_LINES = [json.loads(line) for line in (OF_0_2_0 / "train.jsonl").read_text(encoding="utf-8").splitlines()]
 PRINTED: list[dict[str, Any]] = json.loads((FOLDER / "measures.json").read_text(encoding="utf-8"))

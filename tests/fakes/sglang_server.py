@@ -177,9 +177,7 @@ class SGLangServer(Server):
             meta["top_p_token_offsets"] = _base64(range(0, 2 * len(said) + 1, 2))
         if body.get("return_routed_experts"):
             rows = len(ids) + len(said) - 1
-            meta["routed_experts"] = _base64(
-                expert for _ in range(rows * self.layers) for expert in range(self.experts)
-            )
+            meta["routed_experts"] = _base64(one for _ in range(rows * self.layers) for one in range(self.experts))
         return {"text": "".join(f"<{token}>" for token in said), "output_ids": said, "meta_info": meta}
 
     def _scored(self, ids: list[int], rng: random.Random) -> list[list[Any]]:

@@ -59,9 +59,7 @@ def _of(sample: Any, raw: float, normalised: float) -> dict[str, Any]:
     return {
         "ids": " ".join(map(str, sample.tokens)),
         "mask": "".join(map(str, sample.loss_mask)),
-        "logprobs": [
-            round(each, 6) for each, own in zip(sample.rollout_log_probs, sample.loss_mask, strict=True) if own
-        ],
+        "logprobs": [round(one, 6) for one, own in zip(sample.rollout_log_probs, sample.loss_mask, strict=True) if own],
         "status": sample.status.value,
         "reward": sample.reward,
         "removed": sample.remove_sample,

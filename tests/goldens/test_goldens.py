@@ -17,9 +17,7 @@ MADE = {"eval-000000.jsonl": ("0.829", "0.432"), "eval-000056.jsonl": ("0.936", 
 @pytest.mark.parametrize("name", NAMES)
 def test_figures_after_any_change_are_the_goldens(name: str) -> None:
     found = list(differences(golden(name), figures(name)))
-    assert not found, "\n".join(
-        [f"{len(found)} figures moved; if they should: python -m tests.goldens {name}", *found[:20]]
-    )
+    assert not found, "\n".join([f"{len(found)} figures moved; if right: python -m tests.goldens {name}", *found[:20]])
 
 
 def test_differences_of_changed_figures_name_the_place() -> None:

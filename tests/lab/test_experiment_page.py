@@ -184,9 +184,7 @@ def test_frontier_compares_trained_simulated_and_decoding() -> None:
     assert PLOTS["frontier"].draw(replace(plays, askers=pd.DataFrame()), none, []) is None
     net = Contrast(name="earns", measure="net_reward", a=Outcome(arm="asks"), b=0.5, direction="more", role="primary")
     compared = lines(PLOTS["frontier"].draw(plays, Contrasts.model_construct(contrasts=[net]), []).axes[0])
-    assert len(compared["trained (one dot per run)"]) == 2, (
-        "an arm that no contrast on net reward has may play another game"
-    )
+    assert len(compared["trained (one dot per run)"]) == 2, "an arm without a contrast may play another game"
     alone = lines(PLOTS["baseline"].draw(plays, none, []).axes[0])
     assert alone["initial policy, forced questions"].tolist() == pytest.approx(np.array([[1, 0.55], [2, 0.6]]))
     assert len(alone["trained (one dot per run)"]) == 2, "of the treatment"

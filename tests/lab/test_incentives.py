@@ -78,9 +78,7 @@ def test_the_asking_recipe_pays_for_asking_and_for_choosing() -> None:
     config = config_of("asking_local")
     most, price = room(config), make_training_reward(config).question_price
     games = [(row.game_state, row.seat) for row in deal(config, "train", 300)]
-    nets = {
-        name: Frontier(*curve).net(most, price) for name, curve in measured(MatchingEnv).frontier(games, most).items()
-    }
+    nets = {k: Frontier(*curve).net(most, price) for k, curve in measured(MatchingEnv).frontier(games, most).items()}
     never = Frontier(*measured(MatchingEnv).frontier(games, most)["random"]).net(0, price)
     assert most == 4 and (nets["random"] - never).mean() > 0.03
     chosen = nets["greedy"] - nets["random"]

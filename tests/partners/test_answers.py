@@ -153,9 +153,7 @@ async def _pauses(case: Case) -> None:
     assert found or (await case.reply())[1].text == ANSWER
 
 
-OUTCOMES = {
-    each.__name__[1:]: each for each in (_again, _stops, _fails, _learns, _folds, _plays, _aside, _malformed, _pauses)
-}
+OUTCOMES = {f.__name__[1:]: f for f in (_again, _stops, _fails, _learns, _folds, _plays, _aside, _malformed, _pauses)}
 
 
 @pytest.mark.parametrize(("name", "answer", "outcome"), ROWS, ids=[name for name, *_ in ROWS])

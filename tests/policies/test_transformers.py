@@ -194,9 +194,7 @@ def test_input_beyond_context_fails_only_its_dialogue(model) -> None:
 
 def test_dialogues_with_one_prompt_read_it_once(model) -> None:
     read: list[int] = []
-    hook = model.register_forward_pre_hook(
-        lambda _, __, kwargs: read.append(kwargs["input_ids"].numel()), with_kwargs=True
-    )
+    hook = model.register_forward_pre_hook(lambda _, __, kw: read.append(kw["input_ids"].numel()), with_kwargs=True)
     shared, other = list(range(3, 30)), list(range(5, 20))
     try:
         together = sample_all(TransformersPolicy(model, [1]), [shared, other, shared, shared], most=1)

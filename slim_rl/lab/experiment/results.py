@@ -246,7 +246,7 @@ def _compare(plays: Plays, spec: Contrast) -> dict[str, Any]:
     tested = st.permute(means, weights)
     p, least = float(np.maximum(result.p, tested.p)), tested.least
     if spec.margin is not None:
-        p, least = st.equivalence(result, spec.margin), np.nan
+        p, least = (st.equivalence(result, spec.margin) if result.se > 0 else np.nan), np.nan
     note = NOT_RUN if min(map(len, means)) == 0 else result.note
     return {
         **spec.model_dump(include={"name", "measure", "direction", "margin", "role"}),

@@ -122,9 +122,7 @@ def test_conversation_targets_are_the_seats_own_turns(seat: int) -> None:
     env = MatchingEnv(max_proposals=None)  # people were held to no number of plans
     env.reset(game.state)
     assert seen["messages"][0] == env.prompt(seat)[0] and seen["reward"] == 1.0
-    targets = [
-        message["content"].split("\n")[0] for message, own in zip(seen["messages"], seen["train"], strict=True) if own
-    ]
+    targets = [m["content"].split("\n")[0] for m, own in zip(seen["messages"], seen["train"], strict=True) if own]
     assert targets == (["[message] Ava on BLEU?", "[propose]"] if seat == 0 else ["[message] Nine.", "[accept]"])
     assert [message["role"] for message in seen["messages"]] == ["system", "user", "assistant", "user", "assistant"]
     if seat == 1:
