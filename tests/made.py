@@ -54,7 +54,7 @@ def make_dialogue() -> MakeDialogue:
             action = None if refused else {"kind": kind, "text": text.partition("]")[2].strip()}
             role = ("policy", "partner")[number % 2]
             turns.append(
-                Turn(text, number % 2, role, action, "Write [message] first." if refused else None, seconds=0.5)
+                Turn(text, number % 2, role, action, "Begin with [message]." if refused else None, seconds=0.5)
             )
         settings: dict[str, Any] = {
             "id": "d0", "game_id": "g0", "seat": 0, "seed": 7, "game_state": STATE, "policy": {}, "partner": {},

@@ -30,10 +30,8 @@ EXAMPLES = ("lock", "secret_number", "treasure", "user_simulator")
 def test_every_config_is_known_by_name_and_by_path(empty: Path, name: str) -> None:
     folder = "examples/guess_who" if name == "guess_who_local" else "examples" if name in EXAMPLES else "configs"
     assert set(yaml.safe_load((ROOT / folder / f"{name}.yaml").read_text(encoding="utf-8"))) == {ROOT_KEY}
-    loaded = [
-        load_config(path) for path in (name, f"{name}.yaml", f"{folder}/{name}.yaml", ROOT / folder / f"{name}.yaml")
-    ]
-    assert all(each == loaded[0] for each in loaded)
+    paths = (name, f"{name}.yaml", f"{folder}/{name}.yaml", ROOT / folder / f"{name}.yaml")
+    assert all(load_config(path) == load_config(name) for path in paths)
 
 
 def test_a_file_of_ones_own_goes_first(empty: Path) -> None:

@@ -60,13 +60,11 @@ COMMANDS = ("show logs", "analyze logs --output plots", "lab page experiment.yam
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize(
-    "environment", ["evilmod.Game", "examples.evil.Game", "slim_rl.games.evilmod.Game", "os.system"]
-)
+@pytest.mark.parametrize("game", ["evilmod.Game", "examples.evil.Game", "slim_rl.games.evilmod.Game", "os.system"])
 def test_a_log_imports_nothing(
-    run: Callable[..., None], tmp_path: Path, command: str, environment: str, unprinted: None
+    run: Callable[..., None], tmp_path: Path, command: str, game: str, unprinted: None
 ) -> None:
-    (tmp_path / "logs" / "eval.jsonl").write_bytes(log_of(environment, phase="eval"))
+    (tmp_path / "logs" / "eval.jsonl").write_bytes(log_of(game, phase="eval"))
     run(*command.split())
     assert not (tmp_path / "ran").exists()
     assert "evilmod" not in sys.modules and "examples" not in sys.modules

@@ -143,6 +143,8 @@ async def test_bad_rows_and_selfplay_are_refused() -> None:
         Games(SMALL, partner="self")
     with pytest.raises(DataError):
         await Games(SMALL).session().reset(GameRow("x", 0, {"table": []}, []))
+    with pytest.raises(ConfigError, match="no split validation; choose train or eval"):
+        Games(SMALL).deal("validation", 1)  # type: ignore[arg-type]
 
 
 def test_waits_on_one_loop_and_leaves_no_game_behind(caplog: pytest.LogCaptureFixture) -> None:

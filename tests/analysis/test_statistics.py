@@ -17,9 +17,8 @@ def clustered_data(seed: int, games: int = 40, repeats: int = 6, slope: float = 
     step = np.repeat(rng.permutation(np.linspace(0, 200, games)), repeats)
     effect = np.repeat(rng.normal(0, 1, games), repeats)
     y = slope * step / 100 + effect + rng.normal(0, 0.5, games * repeats)
-    return pd.DataFrame(
-        {"arm": "shy", "run": "a", "step": step, "cluster": np.repeat(np.arange(games), repeats), "y": y}
-    )
+    cluster = np.repeat(np.arange(games), repeats)
+    return pd.DataFrame({"arm": "shy", "run": "a", "step": step, "cluster": cluster, "y": y})
 
 
 # -- means

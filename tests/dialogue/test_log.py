@@ -106,8 +106,7 @@ def test_log_omits_labels_that_are_not_json(make_dialogue: MakeDialogue, tmp_pat
 
 def test_annotations_are_those_that_the_log_gives_back(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
     """Numbers of numpy, 1 for true and lists for pairs: training and the log's reader count alike."""
-    dialogue = make_dialogue("[message] Hi.")
-    dialogue.environment, dialogue.annotator_version = f"{__name__}.Loose", None
+    dialogue = make_dialogue("[message] Hi.", environment=f"{__name__}.Loose", annotator_version=None)
     write(tmp_path / "log.jsonl", dialogue)
     assert dialogue.turns == next(read_log(tmp_path)).turns
     assert (dialogue.turns[0].pairs, dialogue.turns[0].answered) == ([(0, 1)], True)

@@ -186,10 +186,8 @@ class OpenAIServer(Server):
         messages = body.get("messages") if isinstance(body, dict) else None
         if not isinstance(messages, list) or not messages:
             return _error(400, "Invalid type for 'messages': expected an array of objects.", "invalid_type", "messages")
-        for index, message in enumerate(messages):
-            if message.get("role") not in ("system", "user", "assistant") or not isinstance(
-                message.get("content"), str
-            ):
+        for index, each in enumerate(messages):
+            if each.get("role") not in ("system", "user", "assistant") or not isinstance(each.get("content"), str):
                 return _error(400, f"Invalid value for 'messages[{index}]'.", "invalid_value", f"messages[{index}]")
         if body.get("model") != self.model:
             return _error(404, f"The model `{body.get('model')}` does not exist.", "model_not_found")

@@ -14,6 +14,7 @@ from slim_rl.lab.gap import LOSSES
 from tests.paths import ROOT
 
 RESULTS = ROOT / "analysis" / "results"
+LEDGERS = (".", "confirmation", "trainers", "asking")
 FROZEN = {  # computed at f3ea9cdb; the other contrasts of their families count them (`Contrasts.elsewhere`)
     "shaping asks sooner",
     "earns more than random questions",
@@ -27,16 +28,14 @@ FROZEN = {  # computed at f3ea9cdb; the other contrasts of their families count 
 
 
 def test_the_ledgers_parts_sum_to_what_each_dialogue_lost() -> None:
-    for name in (".", "confirmation", "trainers", "asking"):
+    for name in LEDGERS:
         played = pd.read_parquet(RESULTS / name / "held_out.parquet")
         whole, *parts = LOSSES
         assert len(played) > 1000
         assert ((played[parts].sum(axis=1, skipna=False) - played[whole]).abs() < 1e-12).all()
 
 
-@pytest.mark.parametrize(
-    "name", [".", "confirmation", "trainers", "asking", "discovery", "wordings", "belief", "rescue"]
-)
+@pytest.mark.parametrize("name", [*LEDGERS, "discovery", "wordings", "belief", "rescue"])
 def test_every_contrast_comes_out_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)  # a manifest's paths are those of the repository
     read, contrasts = load_manifest(ROOT / "analysis" / name / "experiment.yaml")

@@ -125,6 +125,7 @@ def test_run_without_later_evaluation_is_not_trained(manifest_path: Path, tmp_pa
     for path in interrupted.rglob("*.jsonl"):
         lines = [orjson.loads(line) for line in path.read_bytes().splitlines()]
         lines = [line for line in lines if line["run"] != "shy-1" or line["step"] < 3]
+        lines = [line | {"step": 5} if (line["run"], line["step"]) == ("shy-2", 6) else line for line in lines]
         path.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
     manifest["sources"]["held_out"] = {"logs": [str(interrupted)], "command": "slim-rl lab arms here"}
     (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
@@ -134,6 +135,7 @@ def test_run_without_later_evaluation_is_not_trained(manifest_path: Path, tmp_pa
     assert sorted(found.table(shy, "questions").index) == ["shy-0", "shy-2", "shy-3"]
     assert "shy-1" in found.table(shy.model_copy(update={"when": "before"}), "questions").index
     assert "Not evaluated after training yet, so only in the curves: shy-1." in ex.left_out(found, left)
+    assert "shy-2 was evaluated last at step 5, others of its arm later." in ex.left_out(found, left)
     assert not any("Not evaluated after training" in warning for warning in ex.left_out(plays, left))
 
 
@@ -150,6 +152,8 @@ def test_a_price_is_taken_off_the_arms_own_reward(plays: ex.Plays) -> None:
 
 WRONG = """
 {measure: cleverness} => no measure cleverness
+{measure: [questions, reward]} => measure
+{direction: most} => direction: Input should be 'more', 'less', 'same' or 'any'
 {b: null} => compares with zero
 {direction: same} => margin
 {a: {arm: shy, condition: moon}} => moon
@@ -159,12 +163,15 @@ WRONG = """
 
 @pytest.mark.parametrize("line", WRONG.strip().splitlines())
 def test_a_wrong_contrast_is_one_sentence(manifest_path: Path, tmp_path: Path, line: str) -> None:
+    """In a file of contrasts, and in the manifest itself."""
     change, _, words = line.partition(" => ")
-    manifest = yaml.safe_load(manifest_path.read_text()) | {"contrasts": str(tmp_path / "contrasts.yaml")}
-    (tmp_path / "contrasts.yaml").write_text(yaml.safe_dump({"contrasts": [CONTRASTS[0] | yaml.safe_load(change)]}))
-    (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
-    with pytest.raises(ConfigError, match=words):
-        load_manifest(tmp_path / "experiment.yaml")
+    wrong, file = [CONTRASTS[0] | yaml.safe_load(change)], tmp_path / "contrasts.yaml"
+    file.write_text(yaml.safe_dump({"contrasts": wrong}))
+    for contrasts in (str(file), wrong):
+        manifest = yaml.safe_load(manifest_path.read_text()) | {"contrasts": contrasts}
+        (tmp_path / "experiment.yaml").write_text(yaml.safe_dump(manifest))
+        with pytest.raises(ConfigError, match=words):
+            load_manifest(tmp_path / "experiment.yaml")
 
 
 def test_an_experiment_needs_its_training_runs(manifest_path: Path) -> None:

@@ -152,9 +152,7 @@ def test_breaker_stops_for_good_in_the_end(caplog: pytest.LogCaptureFixture) -> 
     )
 
 
-@pytest.mark.parametrize(
-    ("answered", "stops"), [(None, True), (False, True), (True, False)], ids=["new", "busy", "used"]
-)
+@pytest.mark.parametrize(("answered", "stops"), [(None, True), (False, True), (True, False)])
 def test_a_refusal_is_final_only_before_the_first_answer(answered: bool | None, stops: bool) -> None:
     one = Outage().breaker
     if answered is not None:
