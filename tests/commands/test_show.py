@@ -60,7 +60,7 @@ def test_a_dialogue_is_shown_whole_and_literally(log: Path, make_dialogue: Any) 
     show(Console(file=screen, width=100), dialogue)
     text = screen.getvalue()
     ended = "max_turns, reward 0.250"
-    for part in ("eval/g/0", "Your scores: 1", "policy> [message] [bold]What?", "refused: Write", ended):
+    for part in ("eval/g/0", "Your scores: 1", "policy> [message] [bold]What?", "refused: Begin", ended):
         assert part in text
     assert "plan" in text and not set("\x1b\u202e\u2066") & set(text)
 
@@ -68,4 +68,4 @@ def test_a_dialogue_is_shown_whole_and_literally(log: Path, make_dialogue: Any) 
 def test_the_command_prints_and_counts(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command([log], None, num=1, where="")
     out = capsys.readouterr().out
-    assert "· d2 " in out and "· d1 " not in out and "refused: Write" in out and "1 of 3 dialogues" in out
+    assert "· d2 " in out and "· d1 " not in out and "refused: Begin" in out and "1 of 3 dialogues" in out
