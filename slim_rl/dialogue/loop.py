@@ -134,7 +134,10 @@ class Game:
         late = f"a turn of the {'policy' if is_policy else 'partner'} took longer than {longest or 0:g} s"
         try:
             async with asyncio.timeout(longest) as clock:
-                turn: Turn = replace(await player.act(view))  # it may return one object twice
+                turn = await player.act(view)
+            if not isinstance(turn, Turn):
+                raise ConfigError(f"{type(player).__name__}.act returned {turn!r:.60}; return a slim_rl.Turn.")
+            turn = replace(turn)  # a player may return one object twice
             if longest and time.monotonic() - began > longest:  # a player that blocks the event loop cannot be stopped
                 raise DialogueOver(StopReason.DEADLINE, late)
         except TimeoutError:

@@ -47,9 +47,8 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    small = {"num_cpus": 8, "include_dashboard": False, "object_store_memory": 200 * 2**20, "log_to_driver": False}
-    busy = {"worker_niceness": 0}  # Ray's 15 starves on a machine that is busy otherwise
-    ray.init(address="local", _system_config=busy, **small)
+    small = {"num_cpus": 6, "include_dashboard": False, "object_store_memory": 200 * 2**20, "log_to_driver": False}
+    ray.init(address="local", _system_config={"worker_niceness": 0}, **small)  # Ray's 15 starves on a busy machine
     yield ray
     ray.shutdown()
 
@@ -69,7 +68,8 @@ def test_a_step_of_self_play_reaches_the_advantages(cluster: Any, model: Path, t
     from verl.workers.rollout.router import GlobalRequestLoadBalancer
 
     queue = ("transfer_queue.enable=true", "transfer_queue.backend.SimpleStorage.num_data_storage_units=1")
-    _, verl = make_run(tmp_path, model, {"partner": {"kind": "self"}}, *queue)
+    agents = "actor_rollout_ref.rollout.agent.num_workers=2"  # one per game
+    _, verl = make_run(tmp_path, model, {"partner": {"kind": "self"}}, *queue, agents)
     OmegaConf.resolve(verl)
     dataset = RLHFDataset(verl.data.train_files, tokenizer, verl.data)
     rows = [dataset[0], dataset[1]]
