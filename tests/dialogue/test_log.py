@@ -112,6 +112,13 @@ def test_annotations_are_those_that_the_log_gives_back(make_dialogue: MakeDialog
     assert (dialogue.turns[0].pairs, dialogue.turns[0].answered) == ([(0, 1)], True)
 
 
+def test_what_a_planner_knows_is_not_measured(make_dialogue: MakeDialogue) -> None:
+    """It reads both tables, and the value of questions counts on one."""
+    dialogue = make_dialogue("[message] Hi.", environment="slim_rl.games.matching.planning.PlanningEnv")
+    annotate(dialogue)
+    assert dialogue.annotator_version and dialogue.turns[0].best_known is dialogue.turns[0].unknown is None
+
+
 def test_an_action_that_is_no_json_is_said_in_a_sentence(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
     dialogue = make_dialogue("[message] Hi.")
     dialogue.turns[0].action = {"cells": {1, 2}}
