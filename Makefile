@@ -78,8 +78,8 @@ bench: $(VENV)/dev
 	for file in benchmarks/bench_*.py; do echo "== $$file"; PYTHONPATH=tools $(BIN)/python $$file || exit 1; done
 ## a Qwen of 0.5B, or QWEN=DIR: warm start, gate, GRPO, report; half an hour or more
 qwen qwen-slime: $(VENV)/local
-	$(if $(QWEN),test -d $(QWEN) || { echo "There is no folder $(QWEN)."; exit 1; }; mkdir -p build; test -e build/qwen || ln -s $(realpath $(QWEN)) build/qwen; \
-	  test build/qwen -ef $(QWEN) || { echo "build/qwen is another model; remove it and build/qwen_start."; exit 1; })
+	$(if $(QWEN),test -d $(QWEN) || { echo "There is no folder $(QWEN)."; exit 1; }; mkdir -p build; \
+	  test -e build/qwen || ln -s $(realpath $(QWEN)) build/qwen; test build/qwen -ef $(QWEN) || { echo "build/qwen is another model; remove it and build/qwen_start."; exit 1; })
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/slim-rl lab run analysis/$(subst -,_,$@)
 ## the same by slime, Megatron-LM and SGLang on a CPU, with all weights
 qwen-slime: $(SLIME)/installed

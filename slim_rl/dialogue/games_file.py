@@ -93,9 +93,8 @@ class GameRow:
                 raise DataError(f"the row has no {', '.join(missing)}.")
             seat = _seat(row["metadata"].get("seat") if isinstance(row["metadata"], Mapping) else None, seat)
             solution = {key: value for key, value in row.items() if key not in (*_NEEDED, "spec", "label")}
-            made = cls(
-                _name(row["game_id"]), seat, as_dict(row["game_state"]), row["prompt"], solution, row.get("spec")
-            )
+            state = as_dict(row["game_state"])
+            made = cls(_name(row["game_id"]), seat, state, row["prompt"], solution, row.get("spec"))
         if not isinstance(made.spec, Mapping | None):
             raise DataError(f"spec must be a mapping, but is {type(made.spec).__name__}.")
         return made

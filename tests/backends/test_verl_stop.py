@@ -17,7 +17,6 @@ from verl.trainer.ppo.v1.trainer_base import PPOTrainer
 from verl.utils.dataset.rl_dataset import collate_fn
 
 from slim_rl.backends.verl import plugin
-from slim_rl.backends.verl.plugin import before_training
 from slim_rl.backends.verl.settings import STOP_MARK, settings
 from slim_rl.config import parse_config
 from slim_rl.errors import RunStopped
@@ -75,7 +74,7 @@ class Loop(PPOTrainer):  # type: ignore[misc]
         super()._save_checkpoint()
 
     # verl's own needs its storage; the look before it is what `stop` gives verl's
-    _balance_batch = before_training(lambda self, batch, metrics: batch)
+    _balance_batch = plugin.before_training(lambda self, batch, metrics: batch)
 
     def on_sample_begin(self) -> None: ...
     def on_sample_end(self) -> None: ...

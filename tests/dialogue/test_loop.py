@@ -139,10 +139,8 @@ def test_or_a_cut_turn_is_played_and_ended_for_the_policy(chat) -> None:
     check_invariant(dialogue, policy, chat)
 
 
-CUT = {
-    "dialogue_tokens": StopReason.DIALOGUE_TOKENS,
-    **dict.fromkeys(("context_tokens", "max_context"), StopReason.CONTEXT_LENGTH),
-}
+CUT = dict.fromkeys(("dialogue_tokens", "context_tokens", "max_context"), StopReason.CONTEXT_LENGTH)
+CUT["dialogue_tokens"] = StopReason.DIALOGUE_TOKENS
 
 
 @pytest.mark.parametrize("name", CUT)

@@ -132,6 +132,10 @@ class Text(Go):
         return "go"
 
 
+class Sync(Go):
+    act = lambda self, view: "go"  # noqa: E731
+
+
 def test_two_seat_game_turns_hold_no_observation() -> None:
     assert {turn.observation for turn in played("Countdown", f"{__name__}.Go").turns if not turn.error} == {None}
 
@@ -156,9 +160,12 @@ def test_game_without_rules_opens_with_its_state() -> None:
 
 
 def test_dialogue_of_a_faulty_class_is_broken_by_its_exception() -> None:
-    dialogue = played("WrongStep")
-    assert (dialogue.stop_reason, dialogue.reward) == (StopReason.BROKEN, None)
-    assert re.search("TypeError: .* takes 1 positional argument but 2 were given", str(dialogue.failure))
+    for dialogue, fault in (
+        (played("WrongStep"), "TypeError: .* takes 1 positional argument but 2 were given"),
+        (played("Countdown", f"{__name__}.Sync"), "TypeError: object str can't be used in 'await' expression"),
+    ):
+        assert (dialogue.stop_reason, dialogue.reward) == (StopReason.BROKEN, None)
+        assert re.search(fault, str(dialogue.failure)), dialogue.failure
 
 
 RETURNED = "{0}.step returned .*; return \\(observation, done, info\\)"

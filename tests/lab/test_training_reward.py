@@ -103,8 +103,7 @@ def test_what_is_shuffled_is_what_is_paid() -> None:
     asked = [played(0.6, StopReason.AGREED, questions) for questions in range(4)]
     assert sorted(given(asked, 0).rewards) == pytest.approx([0.3, 0.4, 0.5, 0.6])  # type: ignore[type-var]
     mixed = [played(0.0, StopReason.MAX_TURNS, 2), *asked]  # a game without agreement keeps what it costs
-    paid = training_reward("shuffled", price=0.1)
-    assert {paid(mixed, step).rewards[0] for step in range(9)} == {-0.2}
+    assert {training_reward("shuffled", price=0.1)(mixed, step).rewards[0] for step in range(9)} == {-0.2}
 
 
 def test_published_runs_are_shuffled_as_they_were() -> None:

@@ -85,6 +85,10 @@ class Step:
     jobs: int = 1
     makes: Path | None = None
 
+    @property
+    def done(self) -> bool:
+        return self.makes is not None and self.makes.exists()
+
 
 def command(
     what: Annotated[
@@ -116,13 +120,12 @@ def command(
     else:
         options = {"arms": arm, "seeds": seeds or "0-2", "after": extra}
         steps = [Step(arms_runs(what, None, options, changes), jobs or 1)]
-    configs = [run.config for step in steps for run in step.runs if run.config]
-    lacks = "" if dry_run else next(filter(None, map(backends.missing, configs)), "")
+    left = [run.config for step in steps if not step.done for run in step.runs if run.config]
+    lacks = "" if dry_run else next(filter(None, map(backends.missing, left)), "")
     for step in steps:
-        done = step.makes is not None and step.makes.exists()
         for run in step.runs:
-            typer.echo(f"{run}{f'  # {step.makes} exists' if done else ''}")
-        if done or dry_run or lacks:
+            typer.echo(f"{run}{f'  # {step.makes} exists' if step.done else ''}")
+        if step.done or dry_run or lacks:
             continue
         with interruptible("the same command continues: complete runs are skipped, and the others resume."):
             play(step)

@@ -157,15 +157,15 @@ def manifest_file(folder: Path) -> Path:
 def load_manifest(path: Path) -> tuple[Manifest, Contrasts]:
     """Reads a manifest and its contrasts. Raises ConfigError if either cannot be used."""
     manifest = load_section(path, Manifest)
-    if isinstance(file := manifest.contrasts, Path):
+    given, file = manifest.contrasts, path
+    if isinstance(given, Path):
+        file = given
         contrasts = load_section(file, Contrasts, f"{path} names it, and its paths are relative to the working folder")
     else:
-        file, contrasts = path, checked(Contrasts, {"contrasts": file or []})
+        contrasts = checked(Contrasts, {"contrasts": given or []})
     named = {outcome.condition for contrast in contrasts.contrasts for outcome in contrast.outcomes}
     if unknown := sorted(named - manifest.sources.keys()):
-        raise ConfigError(
-            f"{file} compares the condition {unknown[0]}, for which {path} has no source. Add it to sources."
-        )
+        raise ConfigError(f"{file} compares the condition {unknown[0]}, for which {path} has no source. Add one.")
     if wrong := [name for name in manifest.measures if name not in comparable()]:
         raise ConfigError(f"{path}: {wrong[0]} in measures is not a measure. Choose from {', '.join(comparable())}.")
     return manifest, contrasts
