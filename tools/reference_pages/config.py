@@ -67,7 +67,7 @@ _COLUMN, _WIDTH = 33, 130  # where a comment begins and ends
 _INTRODUCTION = f"""\
 # Config keys
 
-A config is a YAML file with one top-level key, `slim_rl`. It lists what differs from the defaults below. All three trainers read it, and refuse a key that they lack by name. On the command line, change
+A config is a YAML file with one top-level key, `slim_rl`. It lists what differs from the defaults below. All three trainers read it; a trainer that lacks a key refuses it, and names it. On the command line, change
 one key with `--set train.steps=50`, or several of a section with `--set 'train={{steps: 50, save_every: 10}}'`.
 
 A key that sets an option of a trainer names it: a flag of slime, a field of TRL's `GRPOConfig`, a key of verl. For any other option of a trainer, add slime's flag after the command, or use
