@@ -15,6 +15,7 @@ from tests.paths import ROOT
 
 RESULTS = ROOT / "analysis" / "results"
 LEDGERS = (".", "confirmation", "trainers", "asking")
+EXPERIMENTS = (*LEDGERS, "discovery", "wordings", "belief", "rescue")
 FROZEN = {  # computed at f3ea9cdb; the other contrasts of their families count them (`Contrasts.elsewhere`)
     "shaping asks sooner",
     "earns more than random questions",
@@ -35,18 +36,17 @@ def test_the_ledgers_parts_sum_to_what_each_dialogue_lost() -> None:
         assert ((played[parts].sum(axis=1, skipna=False) - played[whole]).abs() < 1e-12).all()
 
 
-@pytest.mark.parametrize("name", [*LEDGERS, "discovery", "wordings", "belief", "rescue"])
-def test_every_contrast_comes_out_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("file", [*(f"{name}/experiment" for name in EXPERIMENTS), "qwen/arms", "qwen_slime/arms"])
+def test_every_contrast_comes_out_again(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)  # a manifest's paths are those of the repository
-    read, contrasts = load_manifest(ROOT / "analysis" / name / "experiment.yaml")
-    published = pd.read_csv(RESULTS / name / "contrasts.csv", keep_default_na=False)
-    published = published[~published["name"].isin(FROZEN)]
-    again = compare(Plays.read(RESULTS / name), read, contrasts)
+    read, contrasts = load_manifest(ROOT / "analysis" / f"{file}.yaml")
+    values = read.results or RESULTS
+    published = pd.read_csv(values / "contrasts.csv", keep_default_na=False)[lambda rows: ~rows["name"].isin(FROZEN)]
+    again = compare(Plays.read(values), read, contrasts)
     assert [row["name"] for row in again] == list(published["name"])
     for row, line in zip(again, published.to_dict("records"), strict=True):
         for column, cell in line.items():
-            now = row.get(column)
-            same = str(now) == str(cell) or (cell == "" and (now is None or now != now))
+            same = str(now := row.get(column)) == str(cell) or (cell == "" and (now is None or now != now))
             assert same or now == pytest.approx(float(cell), abs=1e-9), (row["name"], column)
 
 
