@@ -74,7 +74,7 @@ class MatchingEnv(BaseEnvironment):
         self.pending: Assignment | None = None
         self.accepted: Assignment | None = None
         self.end: str | None = None
-        self._said: list[tuple[int, str]] = []  # valid messages and rejections, each with its seat
+        self._said: list[tuple[int, str]] = []  # valid actions, each with its seat
         self._proposed = [0, 0]  # plans of each seat
 
     @property
@@ -106,8 +106,7 @@ class MatchingEnv(BaseEnvironment):
             if self.errors >= self.max_errors:
                 self.end = "errors"
         else:
-            if action.kind in ("message", "reject"):
-                self._said.append((author, text))
+            self._said.append((author, text))
             observation = self._take(action)
             info["action"] = {"kind": action.kind, "text": action.text}
             if action.assignment is not None:

@@ -110,7 +110,7 @@ class MatchingChatPartner(OpenAIPartner):
         begin = begins[0] if text[: begins[0]].strip(DECORATION) else 0
         action, *rest = _PARAGRAPHS.split(text[begin:])
         for paragraph in rest:  # a list belongs to the words before it
-            if not action.endswith(":") and not _LISTED.match(paragraph):
+            if not action.endswith((":", "[message]")) and not _LISTED.match(paragraph):
                 break
             action = f"{action}\n\n{paragraph}"
         return action.strip()

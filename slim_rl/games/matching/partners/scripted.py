@@ -29,7 +29,7 @@ from slim_rl.games.matching.state import MatchingView
 from slim_rl.seeds import seed_of
 
 ACCEPT_FRACTION = 0.75
-VERSION = 10  # raised when the same view would get another reply
+VERSION = 11  # raised when the same view would get another reply
 
 SENTENCES: dict[str, list[str]] = read_yaml(Path(__file__).with_name("sentences.yaml"))
 GREETINGS, VAGUE, SILENT, NOTED = (SENTENCES[name] for name in ("greetings", "vague", "silent", "noted"))

@@ -16,6 +16,8 @@ from slim_rl.games.matching.roster import Pair, Roster
 
 Answer = Literal["value", "none"]
 
+_BLANK = re.compile(r"(?<=[:=])\s*\?|(?<=\s)\?(?=,| for\b| on\b)")  # as in a player's table
+
 
 def answers(asked: Sequence[Pair], reply: str, roster: Roster) -> dict[Pair, Answer]:
     """Returns the pairs of `asked` that the reply answers, and how. Never raises."""
@@ -54,7 +56,7 @@ def stated(
 
     They stand next to names, or one `number` answers each pair asked about ("62." to "Ava on BLEU?").
     """
-    result = list(read(reply, roster).statements)
+    result = list(read(_BLANK.sub(" unknown", reply), roster).statements)
     if not result and asked:
         text = body(reply, roster)
         numbers = number.findall(_may_answer(text))
@@ -94,7 +96,7 @@ def _may_answer(text: str) -> str:
 
 
 def _clauses(reply: str, roster: Roster | None) -> Iterator[str]:
-    text = body(reply, roster or Roster.default())
+    text = body(_BLANK.sub(" unknown", reply), roster or Roster.default())
     return (words(part) for sentence, _ in sentences(text) for part in sentence.split(";"))
 
 

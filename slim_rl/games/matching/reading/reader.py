@@ -145,13 +145,15 @@ class _Reader:
     def _act(self, text: str, clause: str, marked: bool) -> tuple[acts.Act, list[Pair]]:
         """Returns what a clause does, and the pairs that it names in doing so."""
         pairs, names = list(named_pairs(clause)), NAME.search(clause) is not None
-        if names and has("corrects", text) and (self.last or self.follows):
+        if names and has("corrects", text) and (self.last or self.follows) and not has("states", clause):
             self.asked = [pair for pair in self.asked if pair not in self.last]
             return "ask", pairs or self._filled(clause)
         if names and is_bare(clause):
             return self._bare(text, clause, marked, pairs)
         about = names and begins("about", clause) and not begins("suggest", clause)
         act = "ask" if about else acts.act_of(text, clause, marked)
+        if act == "ask" and not (marked or begins("question", clause)) and has("states", clause):
+            act = "none"
         if act != "ask":
             return act, pairs
         if about and pairs and not has("value_words", clause):

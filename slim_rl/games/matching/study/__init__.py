@@ -23,7 +23,7 @@ from slim_rl.games.matching.study.audit import faults
 from slim_rl.games.matching.study.credit import expected_gains, state_values
 from slim_rl.games.matching.study.demonstrations import curriculum
 from slim_rl.games.matching.study.players import baselines, scripted_players
-from slim_rl.games.matching.study.references import frontiers, people, references, viewer_board
+from slim_rl.games.matching.study.references import Games, frontiers, people, references, viewer_board
 from slim_rl.measured import Instrument
 
 
@@ -32,7 +32,7 @@ class MatchingInstrument(Instrument):
 
     question_kinds: ClassVar[Mapping[str, str]] = KINDS
     # raised when the same dialogue would get other annotations; 1 stands for all logs that name none
-    annotator_version = 9
+    annotator_version = 11
     annotate = staticmethod(annotate)
     questions_worth_asking = staticmethod(informative_questions)
     state_values = staticmethod(state_values)
@@ -54,8 +54,14 @@ class MatchingInstrument(Instrument):
 class PlanningInstrument(MatchingInstrument):
     """Instrument of the game for one, where nobody can be asked."""
 
-    annotator_version = 10
+    annotator_version = 12
     questions_worth_asking = Instrument.questions_worth_asking
+    frontier = Instrument.frontier
+
+    @staticmethod
+    def references(games: Games) -> dict[str, dict[str, Any]]:
+        """Returns those that do not depend on what a seat sees, since the policy sees both tables."""
+        return {name: line for name, line in references(games).items() if name != "solo"}
 
     @staticmethod
     def annotate(dialogue: Any) -> None:

@@ -4,7 +4,7 @@ The plans are made on the given games, so their rewards belong to these boards a
 state as on disk, the policy's seat); states of other games are left out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ def people(path: Path, games: Games = ()) -> dict[str, dict[str, Any]]:
     return {"human": _line("people, in DialOp's recorded 8×8 games", rewards, same_size)}
 
 
-def frontiers(games: Games, most: int, seed: int = 0) -> dict[str, tuple[Floats, Floats]]:
+def frontiers(games: Games, most: int, seed: int = 0) -> Mapping[str, tuple[Floats, Floats]]:
     """Returns the rewards of an ideal ("greedy") and of a random asker. Empty without games or for another game."""
     states, seats = [list(part) for part in zip(*_read(games), strict=True)] or ([], [])
     strategies: tuple[Strategy, ...] = ("greedy", "random")
