@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from slim_rl.config import Config, load_config, parse_config
 from slim_rl.dialogue.chat import split_thought
 from slim_rl.dialogue.games_file import GameRow, Split, deal
-from slim_rl.dialogue.log import DialogueLog, annotate
+from slim_rl.dialogue.log import DialogueLog, annotate, read_log
 from slim_rl.dialogue.measures import batch_metrics
 from slim_rl.dialogue.players import Partner, PartnerFailure
 from slim_rl.dialogue.record import Dialogue, StopReason, Turn
@@ -52,7 +52,7 @@ class Games:
         config: a config, the path of its file, its keys as a mapping, or None for `matching_offline`.
         partner: partner in place of the config's `partner.kind`; None: that of the config.
         overrides: changes such as ``game.n=3``.
-        log: file to which each finished dialogue is appended, by one process; its folder keeps the partner's spending. None: no log.
+        log: file to which each finished dialogue is appended, by one process at a time; its folder keeps the partner's spending. None: no log.
         scope: prefix of the dialogues' ids and part of their seeds.
         selfplay: whether to accept a config of self-play, which a `Session` cannot play.
 
@@ -90,6 +90,9 @@ class Games:
             self.worker.keep_spend(Path(log).parent)
         self.scope = scope
         self._played: Counter[str] = Counter()
+        for dialogue in read_log(log) if log is not None and Path(log).is_file() else ():  # of an earlier process
+            name, _, number = dialogue.id.removeprefix(f"{scope}/").rpartition("/")
+            self._played[name] = max(self._played[name], int(number) + 1 if number.isdigit() else 0)
 
     def deal(self, split: Split, number: int, seed: int | None = None) -> list[GameRow]:
         """Returns `number` games, generated from `seed`; None: from `data.seed`, as the config's files."""

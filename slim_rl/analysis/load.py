@@ -27,7 +27,7 @@ from slim_rl.dialogue.record import FORMAT, READABLE, Dialogue, current_line
 from slim_rl.environment import game_of
 from slim_rl.errors import DataError
 from slim_rl.formats import count, words
-from slim_rl.measured import NO_FAULT, measured
+from slim_rl.measured import NO_FAULT, measured, says
 
 FAULTS, CASES = "faults: ", "cases: "  # begin columns of a kind of partner fault: how often it happened, could have
 _BATCH = 4096  # rows held as Python objects before they become columns
@@ -151,6 +151,8 @@ def row_of(dialogue: Dialogue, run: str = "") -> dict[str, Any]:
         **numbers,
         **_faults(dialogue),
     }
+    if dialogue.annotator_version is None and says(game_of(dialogue.environment), "annotate"):  # which failed
+        row |= {name: math.nan for name, measure in MEASURES.items() if measure.needs}
     columns = {name: value for name, value in dialogue.columns.items() if isinstance(value, bool | int | float | str)}
     return columns | row
 

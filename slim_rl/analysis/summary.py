@@ -3,7 +3,7 @@
 Invariants:
     Figures, tables and `summary.json` are made from this dict alone, so that they agree.
     Training dialogues make the curves; all other phases make the held-out tables (`held_out`).
-    Failed dialogues have no reward: only the stop reasons count them.
+    Failed dialogues have no reward: stop reasons, the partner's faults and the runs count them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

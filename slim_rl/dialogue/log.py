@@ -2,8 +2,8 @@
 
 A line without annotations, or with those of another version of the game's annotator, is annotated when it is read.
 
-A run that resumes at step k plays the steps from k on again. `from_step=k` removes their earlier lines; otherwise the last line of
-a dialogue counts.
+A run that resumes at step k plays the steps from k on again. `from_step=k` removes their earlier lines and the held-out games of the
+weights that are lost; otherwise the last line of a dialogue counts.
 """
 
 import asyncio
@@ -25,7 +25,8 @@ class DialogueLog(jsonl.Appender):
 
     Args:
         path: file, made with its folders if missing.
-        from_step: step at which a run resumes: its lines of training steps from it on are removed; None: all lines stay.
+        from_step: step at which a run resumes: its lines of training steps from it on, and of held-out games after more steps, are removed; None:
+            all lines stay.
         seed: seed of that run, in a file that may hold lines of others; None: all lines are its own.
         tokens: whether to write token ids, masks and logprobs too.
 
@@ -42,8 +43,7 @@ class DialogueLog(jsonl.Appender):
                 Path(path),
                 lambda line: (
                     not isinstance(line, dict)
-                    or line.get("phase") != "train"
-                    or (line.get("step") or 0) < from_step
+                    or (line.get("step") or 0) < from_step + (line.get("phase") != "train")
                     or (seed is not None and _seed(line) != seed)
                 ),
             )

@@ -144,7 +144,7 @@ class Incentives:
 
 def _with_error(estimate: Estimate, signed: bool = False) -> str:
     """Returns, for example, '+0.038 ± 0.016'."""
-    half = (estimate.high - estimate.low) / 2
+    half = max(estimate.high - estimate.value, estimate.value - estimate.low)  # one end may be cut at 1
     return f"{estimate.value:{'+' if signed else ''}.3f} ± {half:.3f}".replace("-", "−")
 
 

@@ -136,6 +136,7 @@ async def test_leaving_ends_the_game(tmp_path: Path) -> None:
     lines = [json.loads(text) for text in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert [data["stop_reason"] for data in lines] == ["dialogue_tokens", "policy_errors"]
     assert [data["id"].rpartition("/")[2] for data in lines] == ["0", "2"]
+    assert Games(SMALL, log=tmp_path / "log.jsonl").number(row) == 3, "the next process goes on"
 
 
 async def test_bad_rows_and_selfplay_are_refused() -> None:
@@ -193,8 +194,7 @@ async def test_the_price_of_a_question_is_told_as_the_record_says(seat: int) -> 
 
 def test_what_the_partner_costs_is_kept_beside_the_log(tmp_path: Path) -> None:
     endpoint = {"base_url": "http://127.0.0.1:9/v1", "budget_usd": 1.0}
-    config = SMALL | {"partner": {"kind": "openai", "openai": endpoint}}
-    games = Games(config, log=tmp_path / "log.jsonl")
+    games = Games(SMALL | {"partner": {"kind": "openai", "openai": endpoint}}, log=tmp_path / "log.jsonl")
     spend = games.worker.partner_of(games.worker.spec(games.deal("eval", 1)[0], "x")).endpoint.spend  # type: ignore[union-attr]
     spend.add(Usage(calls=1, cost_usd=0.25))
     assert spent_usd(tmp_path) == 0.25

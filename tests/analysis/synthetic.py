@@ -66,8 +66,7 @@ def make_dialogue(rng: np.random.Generator, board: dict[str, Any], asks: int, ar
     def partner(text: str, kind: str) -> None:
         nonlocal position
         position += len(text) // 4 + 8
-        turn = Turn(text, 1, "partner", {"kind": kind, "text": text.partition("]")[2].strip()})
-        turns.append(turn)
+        turns.append(Turn(text, 1, "partner", {"kind": kind, "text": text.partition("]")[2].strip()}))
 
     for _ in range(asks):
         if rng.random() < 0.15:

@@ -27,8 +27,7 @@ def write(folder: Path, runs: dict[str, Settings], **changed: Any) -> Path:
         with path.open("wb") as file:
             for line in synthetic.make_runs(("shy",), seeds=1, steps=3, games_per_step=2, n=3, eval_games=4):
                 line.run, line.settings = run, settings
-                data = {**line.to_dict(tokens=False), **changed}
-                file.write(orjson.dumps(data) + b"\n")
+                file.write(orjson.dumps({**line.to_dict(tokens=False), **changed}) + b"\n")
     return folder
 
 
@@ -108,8 +107,7 @@ def test_trained_arms_are_compared_over_seeds_and_games(tmp_path: Path) -> None:
 def test_an_experiment_pools_over_its_folders(tmp_path: Path) -> None:
     write(tmp_path, {"s0": BASE, "s1": {**BASE, "seed": 1}, "short": {**BASE, "seed": 2, "train.steps": 14}})
     source = {"logs": [str(tmp_path / "*")], "command": "none"}
-    manifest = Manifest.model_validate({"title": "t", "sources": {"held_out": source}})
-    plays = read(manifest)
+    plays = read(Manifest.model_validate({"title": "t", "sources": {"held_out": source}}))
     assert plays.arms == ["shy (train.steps=14)", "shy (train.steps=56)"]
     assert set(plays.held_out["arm"]) == set(plays.arms)
     assert any("Not pooled" in warning for warning in plays.warnings)

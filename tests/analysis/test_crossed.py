@@ -32,16 +32,14 @@ def test_with_many_games_it_is_welchs_test_of_the_runs() -> None:
 def test_with_runs_alike_it_is_the_t_test_of_the_games() -> None:
     change = np.random.default_rng(1).normal(0.2, 1, 60)
     got = st.contrast([pd.DataFrame([change] * 5)], (1,))
-    want = stats.ttest_1samp(change, 0)
-    assert got.p == pytest.approx(want.pvalue)
+    assert got.p == pytest.approx(stats.ttest_1samp(change, 0).pvalue)
     assert got.value == pytest.approx(change.mean())
 
 
 def test_the_error_is_that_of_two_way_clustering() -> None:
     """Cameron, Gelbach and Miller's, as statsmodels has it, but for the parts it counts twice and its small-sample factors."""
     rng = np.random.default_rng(2)
-    games = rng.normal(0, 2, 300)
-    arm = played(rng, 40, games)
+    arm = played(rng, 40, rng.normal(0, 2, 300))
     y = arm.to_numpy().ravel()
     groups = np.stack([np.repeat(np.arange(40), 300), np.tile(np.arange(300), 40)], axis=1)
     fit = sm.OLS(y, np.ones(len(y))).fit(cov_type="cluster", cov_kwds={"groups": groups})
@@ -144,9 +142,7 @@ def test_difference_without_variance_takes_the_permutation_p() -> None:
 
 @pytest.mark.parametrize("value", [0.1, 0.3, 0.7, 1 / 3])
 def test_difference_of_rounding_errors_has_no_p_of_zero(value: float) -> None:
-    arm = pd.DataFrame(np.full((3, 10), value))
-    got = st.contrast([arm], (1,))
+    got = st.contrast([pd.DataFrame(np.full((3, 10), value))], (1,))
     assert got.p == 2 / 2**10 and got.note == "all runs and games are equal"
-    sums = pd.DataFrame(np.full((4, 7), 0.1 + 0.2))
-    apart = st.contrast([sums, pd.DataFrame(np.full((4, 7), 0.3))], (1, -1))
+    apart = st.contrast([pd.DataFrame(np.full((4, 7), 0.1 + 0.2)), pd.DataFrame(np.full((4, 7), 0.3))], (1, -1))
     assert (apart.value, apart.low, apart.high, apart.p) == (0.0, 0.0, 0.0, 1.0)

@@ -59,8 +59,7 @@ def test_corrections_by_hand() -> None:
 
 
 def test_wilson_by_hand_with_one_value_a_game() -> None:
-    y = np.array([1.0] * 9 + [0.0])
-    got = st.clustered_mean(y, np.arange(10), within=st.SHARE)
+    got = st.clustered_mean(np.array([1.0] * 9 + [0.0]), np.arange(10), within=st.SHARE)
     n, t = 0.9 * 0.1 / (0.9 * 0.1 / 9), stats.t.ppf(0.975, 9)  # se² = p q / (n - 1)
     centre, half = (0.9 + t**2 / (2 * n)) / (1 + t**2 / n), t * np.sqrt(0.09 / n + (t / (2 * n)) ** 2) / (1 + t**2 / n)
     assert (got.value, got.low, got.high) == pytest.approx((0.9, centre - half, centre + half))

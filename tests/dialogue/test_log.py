@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slim_rl.analysis.load import row_of
 from slim_rl.dialogue.log import DialogueLog, annotate, read_log
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.environment import BaseEnvironment
@@ -102,6 +103,7 @@ def test_log_omits_labels_that_are_not_json(make_dialogue: MakeDialogue, tmp_pat
     line = json.loads((tmp_path / "log.jsonl").read_bytes())
     assert line["columns"] == {} and line["annotator_version"] is None
     assert {turn["questions"] for turn in line["turns"]} == {None}
+    assert math.isnan(row_of(dialogue)["questions"]), "not measured, which is not none"
 
 
 def test_annotations_are_those_that_the_log_gives_back(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
@@ -186,9 +188,9 @@ def test_nothing_to_read_or_write_is_said(tmp_path: Path) -> None:
 def test_log_resume_drops_lines_of_repeated_steps(make_dialogue: MakeDialogue, tmp_path: Path) -> None:
     path = tmp_path / "train.jsonl"
     made = [make_dialogue(*SAID, id=f"d{step}", step=step) for step in range(4)]
-    write(path, *made, make_dialogue(*SAID, id="e", step=3, phase="eval"))
+    write(path, *made, *(make_dialogue(*SAID, id=f"e{step}", step=step, phase="eval") for step in (2, 3)))
     write(path, make_dialogue(*SAID, id="d2 again", step=2), from_step=2)
-    assert [d.id for d in read_log(path)] == ["d0", "d1", "e", "d2 again"]
+    assert [d.id for d in read_log(path)] == ["d0", "d1", "e2", "d2 again"]
     assert {file.name for file in tmp_path.iterdir() if file.suffix != ".lock"} == {"provenance.json", "train.jsonl"}
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from slim_rl.analysis.arms import TRAIN
+from slim_rl.analysis.arms import TRAIN, order_arms
 from slim_rl.analysis.figures import INK, SOFT, short
 from slim_rl.analysis.held_out import completed, ends, runs_trained
 
@@ -31,9 +31,11 @@ def of_frame(frame: pd.DataFrame) -> Points:
     runs = played[played["run"].isin(trained)]
     sides = ends(runs, trained)
     before = sides[sides["when"] == "before"]
+    before = before[before["arm"].isin(order_arms(before["arm"].unique())[:1])]  # the treatment's
     forced = played[
         played["mode"].str.startswith("forced")
         & played["policy"].isin(before["policy"])
+        & played["partner"].isin(before["partner"])
         & ~played.index.isin(runs.index)
     ]
     return points_of(forced, "run", before, sides[sides["when"] == "after"])
