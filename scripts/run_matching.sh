@@ -47,7 +47,7 @@ done
 CONFIG=${CONFIG:-$REPOSITORY/configs/matching.yaml}
 MODEL=${MODEL:-$("$PYTHON" -P -c 'import sys, slim_rl; print(slim_rl.load_config(sys.argv[1], sys.argv[2:]).policy.model)' \
     "$CONFIG" "${SETS[@]#--set=}" 2>/dev/null || true)}
-[[ $MODEL ]] || die "MODEL is not set, and $CONFIG cannot be read: set MODEL, or correct CONFIG."
+[[ $MODEL ]] || exec "$PYTHON" -P -m slim_rl train "$CONFIG" --backend slime --print-flags --dry-run "${SETS[@]}" # says what is wrong
 SAVE_DIR=$(realpath -ms "${SAVE_DIR:-runs/$(basename "$CONFIG" .yaml)-$(basename "$MODEL")}")
 export MODEL SAVE_DIR
 
@@ -229,4 +229,5 @@ FOLLOWER=$!
 code=0
 wait "$FOLLOWER" || code=$?
 FOLLOWER=''
+[[ $code != 0 ]] || timeout 60 ray job status "$JOB" 2>&1 | grep -qi succeeded || code=1 # a stopped job's follower ends well
 exit "$code"

@@ -10,6 +10,7 @@ Invariants:
 import json
 import os
 import platform
+import re
 import shutil
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +31,7 @@ MARKER = ".slim-rl-run"  # in the folder of a run or an evaluation, with the pro
 # In a run's folder, next to its log
 WRITTEN = ("config.yaml", "checkpoints", "metrics.jsonl", "model", "spend", "tensorboard")
 _NAMED = 4  # keys in one sentence
-_FOLLOW = ("name", "output_dir")  # set by the run's folder on a cluster, which may be moved
+_OTHERS = ("arms", "warmstart", "output_dir")  # settings of other runs, and where this one's folder lies
 
 
 class RunFolder:
@@ -113,7 +114,6 @@ def lock_folder(folder: Path, what: str, otherwise: str) -> Iterator[None]:
     """
     with disk_errors("folder", folder):
         folder.mkdir(parents=True, exist_ok=True)
-        _lock_of(folder).touch()
     with _locked(folder, what, otherwise):
         with disk_errors("folder", folder):
             write_atomically(folder / MARKER, f"process {os.getpid()} on {platform.node()}\n")
@@ -156,8 +156,8 @@ def check_same(path: Path, config: Config, fresh: bool = False) -> None:
             f"The run '{config.name}' in {path.parent} began with another version of slim_rl, whose key {gone[0]}{more} is gone "
             f"({GONE[gone[0]]}); give this one another name (--set name=...) or folder, or {over}."
         )
-    moved = _FOLLOW if config.train.backend == "slime" else ()
-    if differ := [key for key in _changed(began, config) if key not in moved]:
+    named = config.train.backend != "slime"  # there the folder names the run, and may be moved
+    if differ := [key for key in _changed(began, config) if named or key != "name"]:
         raise ConfigError(
             f"The run '{config.name}' in {path.parent} began with other values of {', '.join(differ)}; give this one another name (--set "
             f"name=...) or folder, or {over}."
@@ -209,8 +209,10 @@ def _changed(began: dict[str, Any], config: Config) -> list[str]:
     )
     return sorted(
         key
-        for key in _differences(*shown) - MAY_CHANGE
-        if ".openai.prices" not in key  # prices change no reply
+        for key in _differences(*shown)
+        if re.sub(r"^partner\.mixture\.[^.]+", "partner", key) not in MAY_CHANGE
+        and key.split(".")[0] not in _OTHERS
+        and ".openai.prices" not in key  # prices change no reply
     )
 
 

@@ -121,8 +121,12 @@ def test_other_config_is_refused_before_any_change(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="seed"), RunFolder(make_config(tmp_path, "seed=5")).begin():
         pass
     assert everything(tmp_path) == before
-    for other in ("train.steps=9", "partner.openai.prices={gpt-4.1: {input: 3.0, cached: 0.5, output: 9.0}}"):
-        RunFolder(make_config(tmp_path, other)).check()
+    mixture = "partner={kind: mixture, mixture: {a: {share: 1, kind: mute, openai: {budget_usd: 1}}, b: {share: 1, kind: shy}}}"
+    started(make_config(tmp_path, "name=mixed", mixture))
+    dearer = ("name=mixed", mixture, "partner.mixture.a.openai.budget_usd=2")
+    prices = "partner.openai.prices={gpt-4.1: {input: 3.0, cached: 0.5, output: 9.0}}"
+    for other in (["train.steps=9"], [prices], ["arms={mute: {partner.kind: mute}}"], ["warmstart.games=9"], dearer):
+        RunFolder(make_config(tmp_path, *other)).check()
 
 
 def test_leftovers_of_killed_processes_are_removed(tmp_path: Path, dead: int) -> None:

@@ -1,6 +1,7 @@
 """Model card of a trained model: initial model, config, results with intervals, and provenance."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,8 @@ def _start(model: str) -> tuple[str, dict[str, Any]]:
     if (path / "README.md").is_file():
         from huggingface_hub import ModelCard
 
-        card = ModelCard.load(path / "README.md", ignore_metadata_errors=True).data.to_dict()
+        with suppress(Exception):  # a base model's README may be anything
+            card = ModelCard.load(path / "README.md", ignore_metadata_errors=True).data.to_dict()
     licence = {key: card[key] for key in _LICENCE if card.get(key)}
     return hub or path.name, ({"base_model": hub} if hub else {}) | licence
 

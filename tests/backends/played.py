@@ -104,8 +104,7 @@ def scene(**changes: Any) -> Scene:
     game = GameRow.of(SecretNumber(), "g", {"share": 0.55}) if alone else GameRow.of(Countdown(), "g", {"board": [1]})
 
     def speak(text: str) -> str:
-        turn = text.replace(FORGED, "").count("<|im_start|>assistant")
-        return (GUESSES if alone else TURNS)[turn - 1]
+        return (GUESSES if alone else TURNS)[text.replace(FORGED, "").count("<|im_start|>assistant") - 1]
 
     return Scene(config, game, speak)
 

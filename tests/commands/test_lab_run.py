@@ -191,6 +191,9 @@ WRONG = """
 [{evaluate: {words: a.yaml, games: many}}] => many
 [{evaluate: {}, train: {}}] => step 1 is not one command
 [{evaluate: a.yaml}] => step 1 is not one command
+[{evaluate: {words: a.yaml, set: [a=1]}}] => a set without keys and values
+[{train: {words: a.yaml, arms: shy, jobs: 2}}] => step 1 has arms, which only a train with seeds has
+[{evaluate: {words: matching_local, set: {partner.kid: shy}}}] => 'partner.kid' is not a key
 evaluate => steps
 """
 

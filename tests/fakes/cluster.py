@@ -38,6 +38,7 @@ case "$1 $2" in
 "start --head") trap 'rm -f "$CLUSTER/up"; echo "head stopped" >> "$CLUSTER/calls"; exit 0' TERM
     touch "$CLUSTER/up"; while :; do sleep 0.05; done ;;
 "job stop") kill -TERM "$(cat "$CLUSTER/job")" ;;
+"job status") echo "Job '$3' ${ENDED:-succeeded}" ;;
 "job submit") shift 2
     while [[ $1 != -- ]]; do [[ $1 == --runtime-env ]] && cp -p "$2" "$CLUSTER/runtime"; shift; done; shift
     up || exit 1

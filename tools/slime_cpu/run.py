@@ -23,7 +23,7 @@ from slim_rl.backends import Result, say
 from slim_rl.backends.checkpoints import last_whole, locate_model, numbered
 from slim_rl.backends.export import export, own_evaluations, read_run
 from slim_rl.backends.slime.flags import parse_flags, words
-from slim_rl.backends.slime.launch import SCRIPT
+from slim_rl.backends.slime.launch import SCRIPT, of_folder
 from slim_rl.config import Config, load_config
 from slim_rl.dialogue.games_file import games_files
 from slim_rl.errors import ConfigError, SlimError
@@ -69,6 +69,8 @@ def launch(arguments: Sequence[str]) -> Result:
     if "eval" in games_files(config) and not config.train.eval_every:
         changes.append(f"train.eval_every={config.train.steps}")  # before the first step and after the last
     folder = Path(os.environ.get("SAVE_DIR") or config.run_dir).absolute()
+    of_job = of_folder(load_config(options.config, changes), locate_model(config.policy.model, download=False), folder)
+    RunFolder(of_job, folder).check()
     if last_whole(folder) != config.train.steps - 1:
         with signals_end_the_run():
             train(options.config, config, changes, slime_flags, folder)

@@ -19,7 +19,7 @@ _given = os.environ.get
 _config = _given("SLIM_RL_CONFIG") or Path(__file__).with_name("game.yaml")
 app = make_app(
     Games(_config, partner=_given("SLIM_RL_PARTNER"), log=_given("SLIM_RL_LOG"), scope="openenv"),
-    "eval" if _given("SLIM_RL_SPLIT") == "eval" else "train",
+    _given("SLIM_RL_SPLIT") or "train",
 )
 
 

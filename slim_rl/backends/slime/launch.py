@@ -86,7 +86,7 @@ def print_flags(request: Request) -> list[str]:
         raise ConfigError(lacks)
     model = locate_model(os.environ.get("MODEL") or request.config.policy.model, download=not request.dry_run)
     folder = Path(os.environ.get("SAVE_DIR") or request.config.run_dir).expanduser().absolute()
-    config = _of_folder(request.config, model, folder)
+    config = of_folder(request.config, model, folder)
     run, last = RunFolder(config, folder), last_whole(folder)
     check_start(config, run)
     chosen = {"--ckpt-step", "--start-rollout-id"} & user_flags.keys()
@@ -128,7 +128,7 @@ def _plugins(path: Path) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key != ROOT_KEY} if ROOT_KEY in (data or {}) else {}
 
 
-def _of_folder(config: Config, model: Path, folder: Path) -> Config:
+def of_folder(config: Config, model: Path, folder: Path) -> Config:
     """Returns the config that the job reads: absolute paths and the folder's name.
 
     Raises:

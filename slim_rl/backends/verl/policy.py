@@ -37,8 +37,9 @@ class ServerPolicy(Policy):
             return Sampled(ids, list(output.log_probs or []), "abort")
         if output.log_probs is None:
             raise PolicyFailure("verl gave no logprobs; set actor_rollout_ref.rollout.calculate_log_probs=true.")
-        # verl says "completed" for a turn that was cut, too.
-        return Sampled(ids, list(output.log_probs), "length" if len(ids) >= max_tokens else "stop")
+        # verl says "completed" for a turn that vLLM cut, and asks SGLang for a token less
+        cut = output.stop_reason == "length" or len(ids) >= max_tokens
+        return Sampled(ids, list(output.log_probs), "length" if cut else "stop")
 
     async def _generate(self, ids: list[int], params: Mapping[str, Any], key: str) -> Any:
         began = time.monotonic()

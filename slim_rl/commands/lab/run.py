@@ -155,13 +155,19 @@ def step_of(
         )
     (name,) = entry
     words = [word for text in _texts(options.get("words", [])) for word in _matching(text)]
-    settings = [f"{key}={_value(value)}" for key, value in (options.get("set") or {}).items()]
+    if not isinstance(changes := options.get("set") or {}, Mapping):
+        raise ConfigError(
+            f"{path}: step {number} has a set without keys and values. Write, for example, set: {{train.steps: 9}}."
+        )
+    settings = [f"{key}={_value(value)}" for key, value in changes.items()]
     makes = Path(options["makes"]) if options.get("makes") else None
     if name == "train" and "seeds" in options:
         if unknown := options.keys() - set(_SPECIAL):
             raise ConfigError(f"{path}: step {number} trains arms and takes no {min(unknown)}. Set keys under set.")
         jobs = max(1, numbers_of(str(options.get("jobs", 1)))[0])
         return Step(arms_runs(Path(*words), arms, options, settings), jobs, makes)
+    if lost := options.keys() & {"arms", "seeds", "jobs"}:
+        raise ConfigError(f"{path}: step {number} has {min(lost)}, which only a train with seeds has.")
     for option, value in options.items():
         if option not in _SPECIAL and value is not False:
             flag = f"--{option.replace('_', '-')}"
@@ -170,6 +176,8 @@ def step_of(
     words += _after(options)
     program = tuple(shlex.split(options.get("by", "")))
     if not program:
+        if settings and not words[0].startswith("-"):
+            load_config(words[0], settings)  # raises before anything runs
         _check(name, words, path)
         words = [*name.split(), *words]
     return Step([Run(name, tuple(words), program)], makes=makes)
