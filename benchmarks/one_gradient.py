@@ -35,7 +35,7 @@ def dialogues_of(config: Config) -> list[list[Any]]:
     return play(RolloutWorker(config, chat, policy), policy, load_rows(config)[: config.train.games_per_step], 0)
 
 
-def by_slime(config: Config, groups: list[list[Any]], folder: Path, tokens: int) -> Gradient:
+def by_slime(config: Config, groups: list[list[Any]], folder: Path, tokens: int, dtype: str) -> Gradient:
     """Returns the gradient of slime's own actor, in slime's environment; `tokens`: of a pack."""
     torch.save([dialogue for group in groups for dialogue in group], folder / "batch")
     model, temperature = Path(config.policy.model).absolute(), f"policy.temperature={config.policy.temperature}"
@@ -48,7 +48,7 @@ def by_slime(config: Config, groups: list[list[Any]], folder: Path, tokens: int)
         "loss": config.train.loss,
         "kl_coef": config.train.kl_coef,
         "changes": [*SETTINGS, *sizes, temperature],
-        "own": {"--max-tokens-per-gpu": tokens},
+        "own": {"--max-tokens-per-gpu": tokens, "--sglang-dtype": dtype},
     }
     slime, megatron = sources.find()
     variables = environment(slime, megatron) | {"SLIME_DIR": str(slime), "MEGATRON_DIR": str(megatron)}
@@ -76,10 +76,13 @@ def main() -> None:
     parser.add_argument("config", type=Path)
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--tokens", type=int, default=700, help="of a pack in Megatron")
+    parser.add_argument("--megatron", default="float32", choices=["float32", "bfloat16"], help="dtype of Megatron")
+    parser.add_argument("--groups", type=int, help="number of groups to keep, those whose rewards differ first")
     parser.add_argument("--dtypes", nargs="+", default=["float32"], choices=["float32", "bfloat16"])
     options = parser.parse_args()
     config = load_config(options.config, [*SETTINGS, *options.set])
     groups = dialogues_of(config)
+    groups = sorted(groups, key=lambda group: len({dialogue.reward for dialogue in group}) == 1)[: options.groups]
     played = [dialogue for group in groups for dialogue in group]
     rewards = [len({dialogue.reward for dialogue in group}) > 1 for group in groups]
     print(
@@ -87,9 +90,12 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
-        theirs = by_slime(config, groups, Path(folder), options.tokens)
+        theirs = by_slime(config, groups, Path(folder), options.tokens, options.megatron)
         norm = sum(float(value.double().square().sum()) for value in theirs.values()) ** 0.5
-        print(f"slime: norm {norm:.6f}, {time.perf_counter() - began:.0f} s with imports", flush=True)
+        print(
+            f"slime in {options.megatron}: norm {norm:.6f}, {time.perf_counter() - began:.0f} s with imports",
+            flush=True,
+        )
     for dtype in options.dtypes:
         began, ours = time.perf_counter(), by_hand(config, groups, dtype)
         apart = {name: float((ours[name] - theirs[name]).double().norm()) for name in theirs}

@@ -111,7 +111,6 @@ def test_gpus_are_shared_or_divided(alone: Cluster, variables: dict[str, object]
 @pytest.mark.parametrize(
     ("variables", "says"),
     [
-        ({"MODEL": "", "CONFIG": "none.yaml"}, "MODEL is not set, and none.yaml cannot be read"),
         ({"ASYNC": "2"}, "ASYNC is '2'"),
         ({"COLOCATE": COMMAND}, f"COLOCATE '{COMMAND}'; each must be 0 or 1."),
         ({"ASYNC": "1", "COLOCATE": "1"}, "cannot share GPUs: set COLOCATE=0."),
@@ -131,6 +130,7 @@ def test_model_without_a_script_names_the_setting(cluster: Cluster, tmp_path: Pa
     told = one_sentence(dry_run(cluster, MODEL=tuned))
     assert "scripts/models/tuned.sh does not exist. Set MODEL_SCRIPT to the script of MODEL's architecture" in told
     assert "such as" in told and "scripts/models/qwen3-4B.sh." in one_sentence(dry_run(cluster, MODEL="Qwen3-4B-Base"))
+    assert "Cannot read the config none.yaml" in one_sentence(dry_run(cluster, MODEL="", CONFIG="none.yaml"))
     assert "--set has no value: give --set KEY=VALUE" in one_sentence(launch(cluster, "--set", MODEL=tuned))
     script = cluster.slime / "scripts" / "models" / "qwen3-4B.sh"
     flags = flags_of(command_of(dry_run(cluster, "--set", f"policy.model={tuned}", MODEL_SCRIPT=script)))
