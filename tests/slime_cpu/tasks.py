@@ -111,6 +111,7 @@ def gradients(
     changes = [*changes, f"policy.model={reference}", f"train.loss={loss}", f"train.kl_coef={kl_coef}"]
     args = arguments(folder, changes, {_HOOK: f"{__name__}.keep_gradient", **(own or {})}, ranks)
     args.load, port = model, 0
+    args.sglang_dtype = (own or {}).get("--sglang-dtype")  # which slime does not parse where it only trains
     if ranks > 1:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
