@@ -229,5 +229,5 @@ FOLLOWER=$!
 code=0
 wait "$FOLLOWER" || code=$?
 FOLLOWER=''
-[[ $code != 0 ]] || timeout 60 ray job status "$JOB" 2>&1 | grep -qi succeeded || code=1 # a stopped job's follower ends well
+[[ $code != 0 || $(timeout 60 ray job status "$JOB" 2>&1) =~ succeeded|SUCCEEDED ]] || code=1 # a stopped job's follower ends well
 exit "$code"
