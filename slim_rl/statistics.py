@@ -98,10 +98,11 @@ def contrast(
         limit: bound of |contrast|; the interval is cut there.
         over: "games", given these runs, or "seeds and games"; the latter becomes "seeds" if a run has one number.
     """
-    tables = [arm.dropna(how="all") for arm in arms]
+    tables = list(map(_played, arms))
     means = run_means(tables)
-    games = len(set().union(*(table.columns[table.notna().any()] for table in tables)))
-    n = sum(int(table.notna().to_numpy().sum()) for table in tables)
+    known = [table.notna().to_numpy() for table in tables]
+    games = len(set().union(*(t.columns[each.any(axis=0)] for t, each in zip(tables, known, strict=True))))
+    n = sum(int(each.sum()) for each in known)
     over = SEEDS if over == BOTH and games < 2 else over
     sizes = [len(mean) for mean in means]
     if 0 in sizes:
@@ -136,7 +137,11 @@ def contrast(
 
 def run_means(arms: Sequence[pd.DataFrame]) -> list[Floats]:
     """Returns one array per arm: the mean of each run that has a value."""
-    return [arm.dropna(how="all").mean(axis=1).to_numpy(float) for arm in arms]
+    return [_played(arm).mean(axis=1).to_numpy(float) for arm in arms]
+
+
+def _played(arm: pd.DataFrame) -> pd.DataFrame:
+    return arm[arm.notna().to_numpy().any(axis=1)]
 
 
 def _game_variances(tables: Sequence[pd.DataFrame], weights: Sequence[float]) -> tuple[float, float]:
@@ -165,7 +170,7 @@ def arm_mean(arm: pd.DataFrame, within: Range = ANY) -> Estimate:
 
     `within` as for `clustered_means`.
     """
-    arm = arm.dropna(how="all")
+    arm = _played(arm)
     one = len(arm) < 2
     estimate = contrast([arm.dropna(axis=1) if one else arm], [1.0], over=GAMES if one else BOTH)
     if np.isnan(estimate.df):

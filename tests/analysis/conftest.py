@@ -14,7 +14,7 @@ from tests.analysis import synthetic
 def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two arms of two runs each; see `synthetic.ASKS` for what they do."""
     folder = tmp_path_factory.mktemp("logs")
-    synthetic.write_runs(folder, arms=("mute", "shy"), seeds=2, steps=24, games_per_step=3, group=3, n=3, eval_games=8)
+    synthetic.write_runs(folder, arms=("mute", "shy"), seeds=2, steps=24, games_per_step=2, group=2, n=3, eval_games=8)
     return folder
 
 

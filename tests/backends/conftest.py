@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from filelock import FileLock
 
 from tests.fakes.models import checkpoint
 
 if TYPE_CHECKING:
     from slim_rl.backends import Result
+
+
+@contextmanager
+def once(factory: pytest.TempPathFactory, name: str) -> Iterator[Path]:
+    """A folder that the processes of these tests share, for one of them at a time."""
+    base = factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    with FileLock(f"{folder}.lock"):
+        yield folder
 
 
 @pytest.fixture(scope="session")
@@ -22,8 +34,9 @@ def warm_start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from slim_rl.lab.warmstart.train import warmstart
     from tests.backends.trl_setup import make_config
 
-    folder = tmp_path_factory.mktemp("warm-start")
-    warmstart(make_config(folder, "warm"), folder / "model")
+    with once(tmp_path_factory, "warm-start") as folder:
+        if not (folder / "model").exists():
+            warmstart(make_config(folder, "warm"), folder / "model")
     return folder
 
 
@@ -39,8 +52,9 @@ def whole(warm_start: Path, tmp_path_factory: pytest.TempPathFactory) -> Result:
     from slim_rl.backends.trl.run import train
     from tests.backends.trl_setup import make_config
 
-    folder = shutil.copytree(warm_start, tmp_path_factory.mktemp("whole"), dirs_exist_ok=True)
-    return train(make_config(folder, "whole"))
+    with once(tmp_path_factory, "whole") as folder:
+        shutil.copytree(warm_start, folder, dirs_exist_ok=True)
+        return train(make_config(folder, "whole"))  # the second time it is over
 
 
 @pytest.fixture

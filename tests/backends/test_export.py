@@ -12,22 +12,15 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM
 
+from slim_rl.backends import Result
 from slim_rl.backends.export import export
 from slim_rl.backends.slime.export import checkpoints
-from slim_rl.backends.trl import run as local
 from slim_rl.commands.cells import Cell, evaluate
-from slim_rl.config import Config, parse_config
+from slim_rl.config import load_config, parse_config
 from slim_rl.errors import ConfigError, DataError, SlimError
 from slim_rl.files import write_atomically
 from slim_rl.policies.transformers import load_model
 from tests.backends.trl_setup import everything, make_config, same
-
-
-@pytest.fixture(scope="module")
-def trained(folder: Path) -> Config:
-    config = make_config(folder, "exported", "train.save_every=1", "train.steps=2", "train.eval_games=2")
-    local.train(config)
-    return config
 
 
 def weights(path: Path) -> dict[str, torch.Tensor]:
@@ -35,29 +28,30 @@ def weights(path: Path) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in model.state_dict().items()}
 
 
-def test_export_of_trl_checkpoint_plays_the_same_games(trained: Config, tmp_path: Path) -> None:
-    out, model = tmp_path / "out", trained.run_dir / "model"
-    assert export(trained.run_dir, out).name == "checkpoint-2"
+def test_export_of_trl_checkpoint_plays_the_same_games(whole: Result, tmp_path: Path) -> None:
+    out, model = tmp_path / "out", whole.run_dir / "model"
+    assert export(whole.run_dir, out).name == "checkpoint-4"
     assert same(weights(out), weights(model))
-    played = evaluate(trained, [Cell(str(model), "shy"), Cell(str(out), "shy")], tmp_path / "cells", 3)
+    config, cells = load_config(whole.run_dir / "config.yaml"), [Cell(str(model), "shy"), Cell(str(out), "shy")]
+    played = evaluate(config, cells, tmp_path / "cells", 3)
     first, second = ([[turn.text for turn in dialogue.turns] for dialogue in cell] for cell in played.values())
     assert first == second
     before = everything(out)
     with pytest.raises(DataError, match=r"out holds a model: name another folder, or replace it with --overwrite\.$"):
-        export(trained.run_dir, out, 1)
+        export(whole.run_dir, out, 2)
     assert everything(out) == before
-    export(trained.run_dir, out, 1, [tmp_path / "cells"], overwrite=True)
+    export(whole.run_dir, out, 2, [tmp_path / "cells"], overwrite=True)
     assert not same(weights(out), weights(model)), "a step is chosen by its number"
     card = (out / "README.md").read_text()
-    for words in ("# exported", "1 of 2 steps", "with trl", "| before training | 2 |", f"| {next(iter(played))} | 3 |"):
+    for words in ("# whole", "2 of 4 steps", "with trl", "| before training | 4 |", f"| {next(iter(played))} | 3 |"):
         assert words in card
-    with pytest.raises(DataError, match="has 1, 2"):
-        export(trained.run_dir, tmp_path / "none", 7)
+    with pytest.raises(DataError, match="has 2, 4"):
+        export(whole.run_dir, tmp_path / "none", 7)
 
 
-def test_an_export_that_fails_leaves_what_was_there(trained: Config, tmp_path: Path) -> None:
-    run, out, newest = tmp_path / "run", tmp_path / "out", tmp_path / "run" / "checkpoints" / "checkpoint-2"
-    shutil.copytree(trained.run_dir, run)
+def test_an_export_that_fails_leaves_what_was_there(whole: Result, tmp_path: Path) -> None:
+    run, out, newest = tmp_path / "run", tmp_path / "out", tmp_path / "run" / "checkpoints" / "checkpoint-4"
+    shutil.copytree(whole.run_dir, run)
     export(run, out)
     before = everything(out)
     (newest / "model.safetensors").write_bytes(b"x" * (newest / "model.safetensors").stat().st_size)
@@ -65,7 +59,7 @@ def test_an_export_that_fails_leaves_what_was_there(trained: Config, tmp_path: P
         export(run, out, overwrite=True)
     assert everything(out) == before and not [path for path in tmp_path.iterdir() if path.name[0] == "."]
     (newest / "trainer_state.json").unlink()  # unfinished, it is passed over
-    assert export(run, out, overwrite=True).name == "checkpoint-1"
+    assert export(run, out, overwrite=True).name == "checkpoint-2"
     write_atomically(tmp_path / "mine" / "thesis.txt", "")
     with pytest.raises(DataError, match="not a model"):
         export(run, tmp_path / "mine", overwrite=True)
@@ -74,16 +68,6 @@ def test_an_export_that_fails_leaves_what_was_there(trained: Config, tmp_path: P
     parse_config({}).write(tmp_path / "begun" / "config.yaml")
     with pytest.raises(DataError, match=r"no whole checkpoint yet"):
         export(tmp_path / "begun", tmp_path / "none")
-
-
-def test_adapters_are_merged(folder: Path, tmp_path: Path) -> None:
-    pytest.importorskip("peft")
-    changes = ("train.steps=1", "train.save_every=1", "train.eval_games=0", "train.lora={r: 4}")
-    run = local.train(make_config(folder, "lora", *changes)).run_dir
-    export(run, tmp_path / "out")
-    merged, model = weights(tmp_path / "out"), weights(run / "model")
-    assert merged.keys() == model.keys()
-    assert all(torch.allclose(merged[name], model[name], atol=1e-5) for name in merged)
 
 
 def test_verls_shards_are_merged_by_verls_own_merger(folder: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import torch
 
 from slim_rl import train
 from slim_rl.backends import Result
+from slim_rl.backends.export import export
 from slim_rl.backends.trl import run as local
 from slim_rl.backends.trl.checkpoints import last_whole_checkpoint
 from slim_rl.backends.trl.rollouts import Rollouts
@@ -50,7 +51,13 @@ def test_too_many_failures_stop_the_run_once_they_are_logged(folder: Path) -> No
 
 @pytest.mark.parametrize("reward", ["agreed", "turn_credit"])
 def test_a_run_logs_the_games_reward_and_beside_it_what_was_paid(folder: Path, reward: str) -> None:
-    result = local.train(make_config(folder, reward, f"train.reward={reward}", "train.steps=1", "train.eval_games=0"))
+    """Of a policy that stays as it was, and of one that learns."""
+    frozen = reward == "agreed"
+    changes = f"train.reward={reward}", f"train.frozen={frozen}", "train.steps=1", "train.eval_games=0"
+    config = make_config(folder, reward, *changes)
+    result, start = local.train(config), load_model(config.policy)[0].state_dict()
+    after = load_model(config.policy.model_copy(update={"model": f"{result.run_dir}/model"}))[0].state_dict()
+    assert same(start, after) is frozen
     [line], dialogues = metrics(result), trained(result)
     assert line["reward"] == pytest.approx(sum(d.reward or 0 for d in dialogues) / len(dialogues))
     if reward == "agreed":
@@ -88,17 +95,13 @@ def test_lora_trains_adapters_and_saves_a_whole_model(folder: Path) -> None:
     saved = make_config(folder, "lora", f"policy.model={result.run_dir}/model")
     assert not any("lora" in name for name in load_model(saved.policy)[0].state_dict())
     stored = weights(result.run_dir)
+    export(result.run_dir, folder / "merged")
+    merged = weights(folder / "merged")
+    assert all(torch.allclose(merged.pop(name), stored[name], atol=1e-5) for name in stored) and not merged
     shutil.rmtree(result.run_dir / "model")
     assert same(stored, weights(run("lora").run_dir)), "of the same adapters"
     recomputed = weights(run("recomputed", "train.gradient_checkpointing=true").run_dir)
     assert all(torch.allclose(stored[name], recomputed[name], atol=1e-5) for name in stored)
-
-
-def test_frozen_policy_does_not_move(folder: Path) -> None:
-    config = make_config(folder, "frozen", "train.frozen=true", "train.steps=1", "train.eval_games=0")
-    result, start = local.train(config), load_model(config.policy)[0].state_dict()
-    after = load_model(config.policy.model_copy(update={"model": f"{result.run_dir}/model"}))[0].state_dict()
-    assert same(start, after)
 
 
 def lines(run: Any) -> list[tuple[Any, ...]]:

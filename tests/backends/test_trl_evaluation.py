@@ -1,7 +1,6 @@
 """Held-out games played during training (`train.eval_every`): training is the same without them, and none is played twice."""
 
 import asyncio
-from collections import Counter
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -27,24 +26,6 @@ def said(run: Result) -> list[tuple[Any, ...]]:
 
 def evaluations(result: Result) -> dict[str, list[Dialogue]]:
     return {log.stem: list(read_log(log)) for log in sorted(result.log_dir.glob("eval-*.jsonl"))}
-
-
-def test_training_is_the_same_with_and_without_evaluations(
-    folder: Path, whole: Result, capsys: pytest.CaptureFixture[str]
-) -> None:
-    result = local.train(make_config(folder, "between", "train.eval_every=1"))
-    assert said(result) == said(whole) and same(weights(result.run_dir), weights(whole.run_dir))
-    played = evaluations(result)
-    assert {name: len(dialogues) for name, dialogues in played.items()} == {f"eval-{step:06}": 4 for step in range(5)}
-    assert len({frozenset(dialogue.game_id for dialogue in dialogues) for dialogues in played.values()}) == 1
-    for mine, theirs in ((result.before, whole.before), (result.after, whole.after)):
-        assert [(d.id, d.reward) for d in mine] == [(d.id, d.reward) for d in theirs]
-    lines = [line for line in capsys.readouterr().out.splitlines() if ", held-out: " in line]
-    assert [line.partition(", held-out: ")[0] for line in lines] == ["step    1", "step    2", "step    3"]
-    reward = batch_metrics(played["eval-000002"])["reward"]
-    assert f"reward {reward:.3f}" in lines[1] and max(map(len, lines)) <= 80
-    (pair,) = compare(cells_of(load([whole.log_dir, result.log_dir]).frame))
-    assert pair["measures"]["reward"]["value"] == 0, "both as they were played last"
 
 
 def test_policy_that_cannot_play_is_named_before_training(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,9 +78,9 @@ def test_a_run_has_one_event_loop_its_evaluations_and_a_card(folder: Path) -> No
 
 
 def test_interrupted_evaluation_resumes_without_repeats(
-    folder: Path, whole: Result, monkeypatch: pytest.MonkeyPatch
+    folder: Path, whole: Result, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Twice: in the evaluation of a step with a checkpoint, and of one without, which is trained again."""
+    """Twice: in the evaluation of a step with a checkpoint, and of one without, which is trained again. Training is as without them."""
     config = make_config(folder, "interrupted", "train.eval_every=1")
     logs, append = config.run_dir / "logs", DialogueLog.append
     order = list[tuple[str, int | None]]()
@@ -125,5 +106,16 @@ def test_interrupted_evaluation_resumes_without_repeats(
     assert same(weights(resumed.run_dir), weights(whole.run_dir)) and said(resumed) == said(whole)
     for name, before in early.items():
         assert (logs / name).read_bytes().startswith(before) == (name != "eval-000003.jsonl")
-    for name, dialogues in evaluations(resumed).items():
-        assert Counter(len({dialogue.id for dialogue in dialogues}) for _ in dialogues) == {4: 4}, name
+    played = evaluations(resumed)
+    ids = {name: [dialogue.id for dialogue in dialogues] for name, dialogues in played.items()}
+    assert ids.keys() == {f"eval-{step:06}" for step in range(5)}
+    assert {(len(each), len(set(each))) for each in ids.values()} == {(4, 4)}
+    assert len({frozenset(dialogue.game_id for dialogue in dialogues) for dialogues in played.values()}) == 1
+    for mine, theirs in ((resumed.before, whole.before), (resumed.after, whole.after)):
+        assert [(d.id, d.reward) for d in mine] == [(d.id, d.reward) for d in theirs]
+    lines = [line for line in capsys.readouterr().out.splitlines() if ", held-out: " in line]
+    assert [line.partition(", held-out: ")[0] for line in lines] == ["step    1", "step    2", "step    3"]
+    reward = batch_metrics(played["eval-000002"])["reward"]
+    assert f"reward {reward:.3f}" in lines[1] and max(map(len, lines)) <= 80
+    (pair,) = compare(cells_of(load([whole.log_dir, resumed.log_dir]).frame))
+    assert pair["measures"]["reward"]["value"] == 0, "both as they were played last"

@@ -1,11 +1,8 @@
 """A run on one machine and its folder: a mistake costs nothing, a full disk loses nothing, two processes are one run."""
 
-import multiprocessing
-import os
 import re
 import shutil
 import socket
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ import yaml
 from accelerate.state import AcceleratorState, GradientState, PartialState
 
 from slim_rl.analysis.report import answer
+from slim_rl.backends import Result
 from slim_rl.backends.ready import check_games
 from slim_rl.backends.step_line import step_line
 from slim_rl.backends.trl import launch
@@ -28,6 +26,7 @@ from slim_rl.files import write_atomically
 from slim_rl.lab.warmstart.train import warmstart
 from slim_rl.policies.transformers import load_model, save_model
 from tests.backends.trl_setup import everything, make_config, metrics, same, trained, weights
+from tests.commands.shell import forked
 from tests.fakes.disk import largest_file
 
 
@@ -54,9 +53,9 @@ def test_refused_run_removes_and_claims_nothing(folder: Path, wrong: str, match:
     assert not (folder / "runs" / "new").exists()
 
 
-def test_fresh_begins_anew(folder: Path) -> None:
+def test_fresh_begins_anew(folder: Path, whole: Result) -> None:
     short = ("train.steps=1", "train.eval_games=0")
-    first = local.train(make_config(folder, "fresh", *short)).run_dir
+    first = shutil.copytree(whole.run_dir, folder / "runs" / "fresh")
     before = weights(first)
     again = local.train(make_config(folder, "fresh", "seed=2", *short), fresh=True)
     assert len(trained(again)) == 8 and not same(weights(first), before)
@@ -87,27 +86,16 @@ def in_forks(path: Path) -> str:
     """What the two processes of a run print, which torchrun would start: forks of this one, in which TRL is imported."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
-    fork = multiprocessing.get_context("fork")
-    both = [fork.Process(target=_rank, args=(rank, port, path)) for rank in (0, 1)]
-    for process in both:
-        process.start()
+    for state in (AcceleratorState, GradientState, PartialState):
+        state._shared_state.clear()
+    run = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    outputs = {str(rank): path.with_suffix(f".{rank}") for rank in (0, 1)}
+    both = [forked(file, "train", path, RANK=rank, LOCAL_RANK=rank, **run) for rank, file in outputs.items()]
     for process in both:
         process.join(200)
-    printed = "".join(path.with_suffix(f".{rank}").read_text() for rank in (0, 1))
+    printed = "".join(file.read_text() for file in outputs.values())
     assert [process.exitcode for process in both] == [0, 0], printed[-3000:]
     return printed
-
-
-def _rank(rank: int, port: str, path: Path) -> None:
-    with path.with_suffix(f".{rank}").open("w") as output:
-        os.dup2(output.fileno(), 1)
-        os.dup2(output.fileno(), 2)
-        sys.stdout = sys.stderr = output
-        number = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-        os.environ |= number | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        for state in (AcceleratorState, GradientState, PartialState):
-            state._shared_state.clear()
-        main(["train", str(path)])
 
 
 @pytest.mark.processes

@@ -30,7 +30,7 @@ data: {num_train: 40, num_eval: 6}
 partner: {kind: shy, args: {accept_fraction: 0.0}}
 limits: {turn_tokens: 48, dialogue_tokens: 240}
 train: {steps: 4, games_per_step: 2, group_size: 4, micro_batch: 4, learning_rate: 0.001, save_every: 2, eval_games: 4}
-warmstart: {games: 300, lessons: {seen: 100}, epochs: 5, batch_size: 16, learning_rate: 0.005, hidden_size: 64, layers: 1}
+warmstart: {player: {thinks: never}, games: 300, lessons: {seen: 100}, epochs: 5, batch_size: 16, learning_rate: 0.005, hidden_size: 64, layers: 1}
 """)
 
 

@@ -113,6 +113,7 @@ def test_every_trainer_plays_it(backend: Any, tokenizer: Any, tmp_path: Path) ->
     assert found["questions/vain"] == 0
 
 
+@pytest.mark.usefixtures("unprinted")
 def test_it_trains_is_evaluated_and_reported(tmp_path: Path) -> None:
     pytest.importorskip("trl")
     from examples.train import make_model

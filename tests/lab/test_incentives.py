@@ -170,7 +170,8 @@ def test_game_without_players_and_frontier_is_refused() -> None:
 
 
 @pytest.mark.parametrize("pays", [True, False])
-def test_doctor_says_whether_asking_pays(pays: bool) -> None:
+def test_doctor_says_whether_asking_pays(pays: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slim_rl.commands.doctor.GAMES", 120)
     game = {"n": 3, "scales": False, "p_observed": 0.2, "p_observed_2": 0.9, "hardness": 0}
     (check,) = check_asking(parse_config({"game": game if pays else {**game, "max_proposals": None}}))
     assert (check.status, check.name) == ("pass" if pays else "warn", "gain from asking")
@@ -226,6 +227,7 @@ def test_failed_partner_is_reported() -> None:
 
 def test_of_games_that_all_failed_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Refused, "stopped", None)
+    monkeypatch.setattr("slim_rl.commands.doctor.GAMES", 9)
     found = measure(of_kind("Refused"), 2, (1,))
     assert not found.rewards_asking
     assert found.sentence == "The gain from asking is unknown: no game was played to its end."

@@ -38,6 +38,9 @@ MARKS = Measure(
 def added() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(MEASURES, MARKS.name, MARKS)
+        patch.setattr(
+            "slim_rl.analysis.page.to_bytes", lambda figure, form: b"<svg></svg>"
+        )  # printing them takes most of the time
         yield
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import functools
 import io
 import warnings
 from collections.abc import Sequence
@@ -49,7 +50,6 @@ def compose(settings: dict[str, Any], extra: Sequence[str] = ()) -> Any:
         ConfigError: verl is not installed, has no such key, or refuses a value.
     """
     try:
-        import hydra
         from hydra.errors import HydraException
         from omegaconf import OmegaConf
         from omegaconf.errors import OmegaConfBaseException
@@ -61,8 +61,7 @@ def compose(settings: dict[str, Any], extra: Sequence[str] = ()) -> Any:
     given = {word.lstrip("+~").partition("=")[0] for word in extra}
     key = ""
     try:
-        with hydra.initialize_config_module("verl.trainer.config", version_base=None):
-            config = hydra.compose("ppo_trainer", list(extra))
+        config = copy.deepcopy(_of_verl(tuple(extra)))
         for key, value in settings.items():
             if key not in given:
                 OmegaConf.update(config, key, value, force_add=key.startswith(_ADDED))
@@ -82,6 +81,14 @@ def compose(settings: dict[str, Any], extra: Sequence[str] = ()) -> Any:
     if not config.trainer.use_v1:
         raise ConfigError("trainer.use_v1=false names verl's older trainer, which slim_rl cannot drive; leave it out.")
     return config
+
+
+@functools.cache  # a quarter of a second each
+def _of_verl(words: tuple[str, ...]) -> Any:
+    import hydra
+
+    with hydra.initialize_config_module("verl.trainer.config", version_base=None):
+        return hydra.compose("ppo_trainer", list(words))
 
 
 def _models(config: Config) -> dict[str, Any]:

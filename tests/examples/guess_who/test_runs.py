@@ -38,6 +38,7 @@ async def test_a_chat_model_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert dialogue.turns[-1].best_known, "the hidden character fits all four answers"
 
 
+@pytest.mark.usefixtures("unprinted")
 def test_it_is_taught_trained_evaluated_and_reported(tmp_path: Path) -> None:
     pytest.importorskip("trl")
     from slim_rl.lab.warmstart.train import warmstart
