@@ -35,6 +35,7 @@ Sources:
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 from typing import Literal
 
 import numpy as np
@@ -100,8 +101,8 @@ def contrast(
     """
     tables = list(map(_played, arms))
     means = run_means(tables)
-    known = [table.notna().to_numpy() for table in tables]
-    games = len(set().union(*(t.columns[each.any(axis=0)] for t, each in zip(tables, known, strict=True))))
+    known = [~np.isnan(table.to_numpy(float)) for table in tables]
+    games = len(reduce(pd.Index.union, (t.columns[each.any(axis=0)] for t, each in zip(tables, known, strict=True))))
     n = sum(int(each.sum()) for each in known)
     over = SEEDS if over == BOTH and games < 2 else over
     sizes = [len(mean) for mean in means]
@@ -137,11 +138,12 @@ def contrast(
 
 def run_means(arms: Sequence[pd.DataFrame]) -> list[Floats]:
     """Returns one array per arm: the mean of each run that has a value."""
-    return [_played(arm).mean(axis=1).to_numpy(float) for arm in arms]
+    return [np.nanmean(_played(arm).to_numpy(float), axis=1) for arm in arms]
 
 
 def _played(arm: pd.DataFrame) -> pd.DataFrame:
-    return arm[arm.notna().to_numpy().any(axis=1)]
+    played = (~np.isnan(arm.to_numpy(float))).any(axis=1)
+    return arm if played.all() else arm[played]
 
 
 def _game_variances(tables: Sequence[pd.DataFrame], weights: Sequence[float]) -> tuple[float, float]:
@@ -156,7 +158,7 @@ def _game_variances(tables: Sequence[pd.DataFrame], weights: Sequence[float]) ->
         count = known.sum(axis=0)
         spread = (share**2).sum(axis=0) - share.sum(axis=0) ** 2 / np.maximum(count, 1)
         both += float((spread * count / np.maximum(count - 1, 1))[count > 1].sum())
-    total = pd.concat(shares, axis=1).fillna(0.0).sum(axis=1).to_numpy()
+    total = reduce(partial(pd.Series.add, fill_value=0.0), shares).to_numpy()
     games = len(total)
     return (float((total**2).sum()) * games / (games - 1) if games > 1 else 0.0), both
 

@@ -2,6 +2,8 @@
 
 import gc
 import os
+import ssl
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,12 +24,21 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
+ssl.SSLContext.load_verify_locations = lambda *_: None  # type: ignore[method-assign]  # a client's 30 ms: none meets a server that is trusted
+gc.set_threshold(50_000)
 gc.disable()  # torch, verl and the rest are millions of objects that stay: going through them again and again costs as much as their import
 
 
 def pytest_collection_finish() -> None:
-    gc.freeze()  # nor is what is there by now gone through in the tests
+    gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def frozen() -> Iterator[None]:
+    """Nor is what is there by then gone through in the tests of another file."""
+    yield
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -95,8 +95,8 @@ def test_launch_of_a_custom_game_on_a_cluster_that_runs(cluster: Cluster, model:
     assert not any(call.startswith(("start", "stop")) for call in cluster.calls) and (cluster.folder / "up").exists()
 
 
-def test_a_job_that_somebody_stopped_is_no_success(cluster: Cluster, model: Path, small: Path) -> None:
-    assert launch(cluster, MODEL=model, CONFIG=small, ENDED="was stopped").returncode == 1
+def test_a_job_that_somebody_stopped_is_no_success(alone: Cluster) -> None:
+    assert launch(alone, ENDED="was stopped").returncode == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -192,7 +192,7 @@ def test_what_stands_far_down_is_not_read() -> None:
     assert read(text[:10] + text[-20:], ROSTER).asked == ((0, 0),)
 
 
-LONG = 300_000
+LONG = 100_000
 REPEATED = ["Is he good at BLEU? ", "Ava BLEU 62 ", "Ava on BLEU and ", "so, ", "anyone else ", "- Ava\n", "(Ava ", "(Ava) (a) ", " ", "<br ", "?", "[ ", "&#9", "<br" + " " * 999]  # fmt: skip
 
 
@@ -204,7 +204,7 @@ def test_long_text_of_anything_is_read_at_once(part: str) -> None:
         read(tagged, ROSTER)
         classify(tagged, tagged, ROSTER)
         parse_action(tagged, ROSTER)
-    assert time.process_time() - start < 3
+    assert time.process_time() - start < 2
 
 
 def test_numbers_of_a_character_that_does_not_exist_are_read() -> None:
