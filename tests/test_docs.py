@@ -133,8 +133,7 @@ def test_api_page_partner_reward_and_environment_work() -> None:
     names: dict[str, Any] = {}
     for code in blocks("reference/environment-api"):
         exec(code, names)
-    view = View(1, "", "", (), None, 0)
-    assert asyncio.run(names["Echo"]().act(view)).text == "[message] You said: "
+    assert asyncio.run(names["Echo"]().act(View(1, "", "", (), None, 0))).text == "[message] You said: "
     dialogue = Dialogue("a", "g", 0, 0, {}, {}, {}, turns=[Turn("x")] * 3, reward=0.5, stop_reason=StopReason.AGREED)
     assert names["Brief"](load_config("matching_local"))([dialogue], 0).rewards == [pytest.approx(0.47)]
     assert issubclass(names["Squared"], names["MatchingEnv"])

@@ -95,8 +95,7 @@ def test_every_key_of_the_table_is_in_what_verl_composes() -> None:
     from slim_rl.backends.verl.settings import settings as build_overrides
 
     chosen = unusual("verl")
-    held_out = {"data": {"eval": "held_out.jsonl"}}
-    verl = compose(build_overrides(parse_config(held_out, overrides(chosen))))
+    verl = compose(build_overrides(parse_config({"data": {"eval": "held_out.jsonl"}}, overrides(chosen))))
     both = [chosen["train.adam_beta1"], chosen["train.adam_beta2"]]
     betas = {f"{part}.optim.betas": both for part in ("actor_rollout_ref.actor", "critic")}
     for name, value in (expected("verl", chosen) | betas).items():

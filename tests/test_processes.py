@@ -114,8 +114,7 @@ def there(process: int) -> bool:
 
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_childs_own_children_do_not_outlive_the_block(killed: bool) -> None:
-    command = ["sh", "-c", "sleep 600 & echo $!; wait"]
-    with running(command, stdout=subprocess.PIPE) as process:
+    with running(["sh", "-c", "sleep 600 & echo $!; wait"], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         grandchild = int(process.stdout.readline())
         assert there(grandchild)

@@ -16,8 +16,7 @@ from slim_rl.runs import MARKER, RunFolder
 
 
 def make_config(folder: Path, *overrides: str) -> Config:
-    data = {"name": "a", "output_dir": str(folder / "runs")}
-    return parse_config(data, overrides)
+    return parse_config({"name": "a", "output_dir": str(folder / "runs")}, overrides)
 
 
 def started(config: Config, run: str = "") -> RunFolder:

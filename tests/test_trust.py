@@ -114,8 +114,7 @@ def test_a_model_brings_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ("config.json", {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"}, {"model_type": "evil"}),
         ("tokenizer_config.json", {"AutoTokenizer": ["evil.Tokenizer", None]}, {"tokenizer_class": "Tokenizer"}),
     ):
-        described = json.loads((model / file).read_text())
-        (model / file).write_text(json.dumps(described | kind | {"auto_map": auto_map}))
+        (model / file).write_text(json.dumps(json.loads((model / file).read_text()) | kind | {"auto_map": auto_map}))
     with pytest.raises(ConfigError, match=r"policy\.model"):
         load_model(PolicyConfig(model=str(model)))
     with pytest.raises(ConfigError):

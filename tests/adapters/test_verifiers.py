@@ -65,8 +65,7 @@ async def test_a_rollout_is_the_workers(words: list[str], seat: int, tmp_path: P
     for episode in episodes:
         (trace,) = episode.traces
         dialogue = logged[trace.info["dialogue"]]
-        row = rows[episode.task.data.name]
-        expected = await by_worker(games, row, words, int(dialogue.id.rpartition("/")[2]))
+        expected = await by_worker(games, rows[episode.task.data.name], words, int(dialogue.id.rpartition("/")[2]))
         assert line(dialogue) == line(expected)
         assert trace.reward == expected.reward
         assert trace.metrics["agreed"] == (expected.stop_reason is StopReason.AGREED)

@@ -15,8 +15,7 @@ def played(
     rng: np.random.Generator, runs: int, games: np.ndarray, of_run: float = 1.0, noise: float = 1.0, mean: float = 0.0
 ) -> pd.DataFrame:
     """Runs by games: mean + the run's own + the game's own + noise."""
-    own = rng.normal(0, of_run, (runs, 1))
-    return pd.DataFrame(mean + own + games + rng.normal(0, noise, (runs, len(games))))
+    return pd.DataFrame(mean + rng.normal(0, of_run, (runs, 1)) + games + rng.normal(0, noise, (runs, len(games))))
 
 
 def test_with_many_games_it_is_welchs_test_of_the_runs() -> None:

@@ -45,8 +45,7 @@ def play(args_of: Make) -> Make:
 
     def played(port: int, group: Any = 1, config: Any = None, params: Any = None, **more: Any) -> list[Any]:
         args = args_of(port, config, **more)
-        group = make_group(group) if isinstance(group, int) else group
-        return run(args, play_group(args, group, **(params or {})))
+        return run(args, play_group(args, make_group(group) if isinstance(group, int) else group, **(params or {})))
 
     return played
 

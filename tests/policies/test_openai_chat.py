@@ -113,8 +113,7 @@ async def test_its_questions_are_put_for_it_or_forbidden() -> None:
         forced = await play(AskFirst(chat_policy(server), None, [QUESTION]), Says("[accept]"))
         assert next(turn.text for turn in forced.turns if turn.role == "policy") == QUESTION
     async with OpenAIServer(script=[Step(text=QUESTION), Step(text=GOOD_PLAN)]) as server:
-        player = NeverAsk(chat_policy(server), None, measured(MatchingEnv).asks)
-        forbidden = await play(player, Says("[accept]"))
+        forbidden = await play(NeverAsk(chat_policy(server), None, measured(MatchingEnv).asks), Says("[accept]"))
     assert forbidden.turns[0].text == GOOD_PLAN
     assert forbidden.turns[0].usage is not None and forbidden.turns[0].usage.calls == 2
     assert len({request["seed"] for request in server.requests}) == 2

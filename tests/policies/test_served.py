@@ -144,10 +144,8 @@ async def test_an_aborted_dialogue_waits_for_nothing() -> None:
 
 
 async def test_cancelling_a_turn_cancels_it(tokenizer) -> None:
-    chat = Chat(tokenizer)
-    with SGLangServer(said(chat), delay=30.0) as server:
-        policy = SGLangPolicy(server.url)
-        task = asyncio.create_task(policy.sample([1, 2, 3], 8, "d"))
+    with SGLangServer(said(Chat(tokenizer)), delay=30.0) as server:
+        task = asyncio.create_task(SGLangPolicy(server.url).sample([1, 2, 3], 8, "d"))
         await server.received(1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -122,6 +122,5 @@ def command_of(done: subprocess.CompletedProcess[str]) -> list[str]:
 
 def flags_of(words: list[str]) -> dict[str, list[str]]:
     """flag -> values, with no flag standing twice."""
-    repeated = [flag for flag, times in Counter(word for word in words if word.startswith("--")).items() if times > 1]
-    assert not repeated
+    assert not [flag for flag, times in Counter(word for word in words if word.startswith("--")).items() if times > 1]
     return parse_flags(words)

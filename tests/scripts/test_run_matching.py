@@ -80,8 +80,7 @@ def test_dry_run_writes_nothing_and_needs_no_slime_or_gpu(tmp_path: Path, model:
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_a_setting_is_never_evaluated(alone: Cluster, name: str) -> None:
-    done = dry_run(alone, ASYNC=1, **{name: COMMAND})
-    assert f"{name} is '{COMMAND}'" in one_sentence(done)
+    assert f"{name} is '{COMMAND}'" in one_sentence(dry_run(alone, ASYNC=1, **{name: COMMAND}))
     assert not (alone.folder / "executed").exists()
 
 

@@ -45,8 +45,7 @@ def _run(task: str, arguments: dict[str, Any], output: str) -> int:
         try:
             import torch
 
-            tasks = importlib.import_module("tests.slime_cpu.tasks")
-            torch.save(getattr(tasks, task)(**arguments), output)
+            torch.save(getattr(importlib.import_module("tests.slime_cpu.tasks"), task)(**arguments), output)
             return 0
         except BaseException:
             traceback.print_exc()

@@ -181,8 +181,7 @@ def by_verl(model: Any, reference: Any, dialogues: list[Dialogue], config: Confi
     tokens = sum(int(row["response_mask"].sum()) for row in rows)
     # all that were dealt, as in the others: a step with failures is a smaller one
     tu.assign_non_tensor(batch, dp_size=1, batch_num_tokens=tokens, global_batch_size=len(dialogues))
-    actor = omega_conf_to_dataclass(verl.actor_rollout_ref.actor)
-    value, _ = ppo_loss(actor, {"log_probs": nested(now)}, batch)
+    value, _ = ppo_loss(omega_conf_to_dataclass(verl.actor_rollout_ref.actor), {"log_probs": nested(now)}, batch)
     return gradient(model, value)
 
 
