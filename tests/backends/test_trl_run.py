@@ -1,8 +1,11 @@
 """A run on one machine and its folder: a mistake costs nothing, a full disk loses nothing, two processes are one run."""
 
+import multiprocessing
+import os
 import re
 import shutil
 import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +29,6 @@ from slim_rl.files import write_atomically
 from slim_rl.lab.warmstart.train import warmstart
 from slim_rl.policies.transformers import load_model, save_model
 from tests.backends.trl_setup import everything, make_config, metrics, same, trained, weights
-from tests.commands.shell import forked
 from tests.fakes.disk import largest_file
 
 
@@ -86,16 +88,27 @@ def in_forks(path: Path) -> str:
     """What the two processes of a run print, which torchrun would start: forks of this one, in which TRL is imported."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
-    for state in (AcceleratorState, GradientState, PartialState):
-        state._shared_state.clear()
-    run = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    outputs = {str(rank): path.with_suffix(f".{rank}") for rank in (0, 1)}
-    both = [forked(file, "train", path, RANK=rank, LOCAL_RANK=rank, **run) for rank, file in outputs.items()]
+    fork = multiprocessing.get_context("fork")
+    both = [fork.Process(target=_rank, args=(rank, port, path)) for rank in (0, 1)]
+    for process in both:
+        process.start()
     for process in both:
         process.join(200)
-    printed = "".join(file.read_text() for file in outputs.values())
+    printed = "".join(path.with_suffix(f".{rank}").read_text() for rank in (0, 1))
     assert [process.exitcode for process in both] == [0, 0], printed[-3000:]
     return printed
+
+
+def _rank(rank: int, port: str, path: Path) -> None:
+    with path.with_suffix(f".{rank}").open("w") as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
+        sys.stdout = sys.stderr = output
+        number = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+        os.environ |= number | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        for state in (AcceleratorState, GradientState, PartialState):
+            state._shared_state.clear()
+        main(["train", str(path)])
 
 
 @pytest.mark.processes

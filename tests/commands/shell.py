@@ -1,13 +1,9 @@
-"""A command as a shell runs it (`process`), or in this process (`call`) or a fork of it (`forked`), which have its libraries already."""
+"""A command as a shell runs it (`process`), or in this process, which has its libraries loaded already (`call`)."""
 
 import contextlib
 import io
-import multiprocessing
-import os
-import signal
 import subprocess
 import sys
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -39,23 +35,6 @@ def call(*words: object) -> Done:
         except SystemExit as end:
             code = int(end.code or 0)
     return Done(words, code, out.getvalue(), err.getvalue())
-
-
-def forked(output: Path, *words: object, **variables: str) -> BaseProcess:
-    """Starts a command in a fork; what it prints is in `output`."""
-    process = multiprocessing.get_context("fork").Process(target=_forked, args=(output, words, variables))
-    process.start()
-    return process
-
-
-def _forked(output: Path, words: tuple[object, ...], variables: dict[str, str]) -> None:
-    with output.open("w") as file:
-        for number in (1, 2):
-            os.dup2(file.fileno(), number)
-        sys.stdout = sys.stderr = file
-        os.environ |= variables
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        main([*map(str, words)])
 
 
 def run(*words: object) -> str:
