@@ -19,7 +19,7 @@ export HF_HUB_OFFLINE ?= 1
 export TRL_EXPERIMENTAL_SILENCE ?= 1
 export NO_MKDOCS_2_WARNING ?= 1
 unexport PYTHONDONTWRITEBYTECODE# containers often set it: then each of the tests' hundred Pythons would compile slim_rl
-.PHONY: run run-slime test test-others test-verl test-adapters test-slime first-hour check docs format bench qwen qwen-slime clean lock help
+.PHONY: run run-slime test test-others test-adapters test-slime first-hour check docs format bench qwen qwen-slime clean lock help
 
 ## train a tiny Qwen on a CPU against the shy partner, then make its report
 run: $(VENV)/local
@@ -36,15 +36,11 @@ run-slime: $(SLIME)/installed
 
 ## all tests, style and types
 test: $(VENV)/dev
-	$(MAKE) -j 2 check test-others test-verl
+	$(MAKE) -j 2 check test-others
 
-## all tests but those of verl's workers and slime
+## all tests but those of slime
 test-others: $(VENV)/dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not verl and not slime"
-
-## a training step through verl's own workers on a local Ray
-test-verl: $(VENV)/dev
-	$(BIN)/python -m pytest -m verl --timeout 900 $$(grep -rl --include='*.py' 'mark\.verl' tests)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slime"
 
 ## slime and Megatron themselves on a CPU, the longest test first
 test-slime: $(VENV)/dev $(SLIME)/installed

@@ -48,8 +48,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest first: a core that began one of them last would be waited for by the other."""
-    items.sort(key=lambda item: not any(map(item.get_closest_marker, ("processes", "timeout"))))
+    """The longest first: a core that began one of them last would be waited for by the other. Forks come before Ray's threads."""
+    items.sort(key=lambda item: [item.get_closest_marker(name) is None for name in ("processes", "verl", "timeout")])
 
 
 @pytest.fixture(scope="session")

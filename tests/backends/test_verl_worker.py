@@ -15,6 +15,7 @@ import pytest
 
 pytest.importorskip("verl")
 from verl.trainer.ppo.v1 import PPOTrainer
+from verl.workers.rollout.router import GlobalRequestLoadBalancer
 
 import slim_rl.backends.verl.plugin  # noqa: F401  (as verl's trainer imports it)
 from tests.backends.verl_setup import ASKED_TO_ACCEPT, PLANS, RLHFDataset, Server, make_run
@@ -23,11 +24,17 @@ from tests.paths import ROOT
 pytestmark = pytest.mark.verl
 
 
-class Engine(Server):
-    """Numbers the dialogues of each game that open, plays plan 0 in even ones and plan 1 in odd ones, and fails in the third of all."""
+class Engine(Server, GlobalRequestLoadBalancer):
+    """Numbers the dialogues of each game that open, plays plan 0 in even ones and plan 1 in odd ones, and fails in the third of all.
+
+    It is in the process of verl's load balancer, since each process takes ten seconds to import verl.
+    """
 
     def __init__(self, tokenizer: Any) -> None:
+        import ray
+
         super().__init__(tokenizer, self._say)
+        GlobalRequestLoadBalancer.__init__(self, {"engine": ray.get_runtime_context().current_actor})
         self.opened: Counter[str] = Counter()  # by what the game deals its opener
 
     def _say(self, text: str) -> str | Exception:
@@ -47,7 +54,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    small = {"num_cpus": 6, "include_dashboard": False, "object_store_memory": 200 * 2**20, "log_to_driver": False}
+    small = {"num_cpus": 4, "include_dashboard": False, "object_store_memory": 200 * 2**20, "log_to_driver": False}
     ray.init(address="local", _system_config={"worker_niceness": 0}, **small)  # Ray's 15 starves on a busy machine
     yield ray
     ray.shutdown()
@@ -65,20 +72,17 @@ def test_a_step_of_self_play_reaches_the_advantages(cluster: Any, model: Path, t
     from verl.utils import tensordict_utils as tu
     from verl.utils.dataset.rl_dataset import collate_fn
     from verl.workers.rollout.llm_server import LLMServerClient
-    from verl.workers.rollout.router import GlobalRequestLoadBalancer
 
     queue = ("transfer_queue.enable=true", "transfer_queue.backend.SimpleStorage.num_data_storage_units=1")
-    agents = "actor_rollout_ref.rollout.agent.num_workers=2"  # one per game
-    _, verl = make_run(tmp_path, model, {"partner": {"kind": "self"}}, *queue, agents)
+    _, verl = make_run(tmp_path, model, {"partner": {"kind": "self"}}, *queue)
     OmegaConf.resolve(verl)
     dataset = RLHFDataset(verl.data.train_files, tokenizer, verl.data)
     rows = [dataset[0], dataset[1]]
     engine = cluster.remote(Engine).remote(tokenizer)
-    balancer = cluster.remote(GlobalRequestLoadBalancer).remote({"engine": engine})
 
     tq.init(verl.transfer_queue)
     try:
-        manager = AgentLoopManagerTQ.create(config=verl, llm_client=LLMServerClient(verl, balancer))
+        manager = AgentLoopManagerTQ.create(config=verl, llm_client=LLMServerClient(verl, engine))
         prompts = collate_fn(rows) | {"uid": np.array(["first", "second"], dtype=object)}
         batch = tu.get_tensordict(prompts)
         tu.assign_non_tensor_data(batch, "global_steps", 1)
