@@ -36,7 +36,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -99,7 +99,7 @@ def contrast(
         limit: bound of |contrast|; the interval is cut there.
         over: "games", given these runs, or "seeds and games"; the latter becomes "seeds" if a run has one number.
     """
-    tables = list(map(_played, arms))
+    tables = list(map(played, arms))
     means = run_means(tables)
     known = [~np.isnan(table.to_numpy(float)) for table in tables]
     games = len(reduce(pd.Index.union, (t.columns[each.any(axis=0)] for t, each in zip(tables, known, strict=True))))
@@ -138,12 +138,13 @@ def contrast(
 
 def run_means(arms: Sequence[pd.DataFrame]) -> list[Floats]:
     """Returns one array per arm: the mean of each run that has a value."""
-    return [np.nanmean(_played(arm).to_numpy(float), axis=1) for arm in arms]
+    return [np.nanmean(played(arm).to_numpy(float), axis=1) for arm in arms]
 
 
-def _played(arm: pd.DataFrame) -> pd.DataFrame:
-    played = (~np.isnan(arm.to_numpy(float))).any(axis=1)
-    return arm if played.all() else arm[played]
+def played(arm: pd.DataFrame) -> pd.DataFrame:
+    """Returns the runs of an arm (runs × games) that have a value."""
+    known = (~np.isnan(arm.to_numpy(float))).any(axis=1)
+    return arm if known.all() else arm[known]
 
 
 def _game_variances(tables: Sequence[pd.DataFrame], weights: Sequence[float]) -> tuple[float, float]:
@@ -172,7 +173,7 @@ def arm_mean(arm: pd.DataFrame, within: Range = ANY) -> Estimate:
 
     `within` as for `clustered_means`.
     """
-    arm = _played(arm)
+    arm = played(arm)
     one = len(arm) < 2
     estimate = contrast([arm.dropna(axis=1) if one else arm], [1.0], over=GAMES if one else BOTH)
     if np.isnan(estimate.df):
@@ -205,12 +206,11 @@ def clustered_mean(y: ArrayLike, cluster: ArrayLike, within: Range = ANY) -> Est
     mean ± t(G-1) · se. This is the intercept of an OLS fit with CR1 errors [1]. With one value per game it is the usual t
     interval. `within` as for `clustered_means`.
     """
-    table = clustered_means(y, cluster, np.zeros(len(np.asarray(y)), dtype=int), within)
-    if table.empty:
+    found, _ = _clustered(y, cluster, np.zeros(len(np.asarray(y)), dtype=int), within)
+    if not len(found["n"]):
         return Estimate(np.nan, np.nan, np.nan, 0, 0, note="no data")
-    row = table.iloc[0]
-    note = FEW if row.clusters < 2 else ""
-    return Estimate(row["mean"], row.low, row.high, int(row.n), int(row.clusters), note=note)
+    mean, low, high, n, clusters = (column[0].item() for column in found.values())
+    return Estimate(mean, low, high, n, clusters, note=FEW if clusters < 2 else "")
 
 
 def mean_of_games(rewards: ArrayLike) -> Estimate:
@@ -231,6 +231,12 @@ def clustered_means(y: ArrayLike, cluster: ArrayLike, group: ArrayLike, within: 
             number of independent draws that has the clustered error, mean · (1 - mean) / se²; if all values are 0, or all are 1,
             with n draws (the limit of one value that differs).
     """
+    columns, groups = _clustered(y, cluster, group, within)
+    return pd.DataFrame(columns, index=pd.Index(groups))
+
+
+def _clustered(y: ArrayLike, cluster: ArrayLike, group: ArrayLike, within: Range) -> tuple[dict[str, Any], Any]:
+    """Returns the columns of `clustered_means`, and the groups."""
     values = np.asarray(y, dtype=float)
     ok = np.isfinite(values)
     values = values[ok]
@@ -244,8 +250,7 @@ def clustered_means(y: ArrayLike, cluster: ArrayLike, group: ArrayLike, within: 
     count = np.where(clusters > 1, clusters, np.nan)
     se = np.sqrt(count / (count - 1) * np.bincount(owner, residuals**2, len(groups))) / n
     low, high = _in_range(mean, se, _t(count - 1), n, within, values)
-    columns = {"mean": mean, "low": low, "high": high, "n": n, "clusters": clusters}
-    return pd.DataFrame(columns, index=pd.Index(groups))
+    return {"mean": mean, "low": low, "high": high, "n": n, "clusters": clusters}, groups
 
 
 def within_correlation(x: ArrayLike, y: ArrayLike, group: ArrayLike, cluster: ArrayLike) -> Estimate:

@@ -130,25 +130,25 @@ def change(sides: Mapping[str, pd.DataFrame], measure: str) -> dict[str, Any]:
     """
     about = comparable()[measure]
     tables = {when: side.get(measure, EMPTY) for when, side in sides.items()}
-    moved = difference_of(**tables).dropna(how="all")
-    common, by_run = moved.mean().dropna(), moved.mean(axis=1)
-    over = st.BOTH
+    moved = st.played(difference_of(**tables))
+    (by_run,), over, common = st.run_means([moved]), st.BOTH, moved.columns
     if len(by_run) == 1:  # only the paired games
-        moved, over = moved[common.index], st.GAMES
+        moved, over = moved.dropna(axis=1), st.GAMES
+        common = moved.columns
     out: dict[str, Any] = {}
     for when, side in tables.items():
         if len(by_run):  # leave out runs that were played on one side only
-            side = side.loc[side.index.intersection(["", *moved.index])]
-        mean = st.arm_mean(side[common.index] if over == st.GAMES else side, about.within)
+            side = side[side.index.isin(["", *moved.index])]
+        mean = st.arm_mean(side[common] if over == st.GAMES else side, about.within)
         out |= {when: mean.value, f"{when}_low": mean.low, f"{when}_high": mean.high, "over": mean.over}
-        out |= {"runs": int(side.notna().any(axis=1).sum()), "games": mean.clusters}
+        out |= {"runs": len(st.played(side)), "games": mean.clusters}
     difference = st.contrast([moved], [1.0], about.span, over)
     return {
         **out,
         **{name: getattr(difference, name) for name in ("value", "low", "high", "p", "clusters")},
         "over": difference.over if len(by_run) else out["over"],
         "by_run": by_run.tolist(),
-        **dict(zip(("next_low", "next_high"), st.next_run(by_run.to_numpy(float)), strict=True)),
+        **dict(zip(("next_low", "next_high"), st.next_run(by_run), strict=True)),
     }
 
 
