@@ -113,7 +113,7 @@ def contrast(
         return _unknown(value, n, games, "one run in an arm: nothing is known about other seeds", over)
     if over == GAMES and games < 2:
         return _unknown(value, n, games, FEW, over)
-    of_games, both = _game_variances(tables, weights)
+    of_games, both = _game_variances(tables, weights, games)
     parts = [(of_games, max(games - 1, 1))]
     variance = of_games
     if over != GAMES:
@@ -147,8 +147,8 @@ def played(arm: pd.DataFrame) -> pd.DataFrame:
     return arm if known.all() else arm[known]
 
 
-def _game_variances(tables: Sequence[pd.DataFrame], weights: Sequence[float]) -> tuple[float, float]:
-    """Returns V_games and V_both."""
+def _game_variances(tables: Sequence[pd.DataFrame], weights: Sequence[float], games: int) -> tuple[float, float]:
+    """Returns V_games and V_both. `games`: number of games with a value."""
     both, shares = 0.0, []
     for table, weight in zip(tables, weights, strict=True):
         y = table.to_numpy(float)
@@ -160,8 +160,7 @@ def _game_variances(tables: Sequence[pd.DataFrame], weights: Sequence[float]) ->
         spread = (share**2).sum(axis=0) - share.sum(axis=0) ** 2 / np.maximum(count, 1)
         both += float((spread * count / np.maximum(count - 1, 1))[count > 1].sum())
     total = reduce(partial(pd.Series.add, fill_value=0.0), shares).to_numpy()
-    games = len(total)
-    return (float((total**2).sum()) * games / (games - 1) if games > 1 else 0.0), both
+    return float((total**2).sum()) * games / max(games - 1, 1), both
 
 
 def _unknown(value: float, n: int, games: int, note: str, over: Over) -> Estimate:

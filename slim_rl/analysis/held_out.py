@@ -195,7 +195,8 @@ def cells_of(frame: pd.DataFrame) -> list[PlayedCell]:
     cells = []
     for arm in frame["arm"].cat.categories:
         rows = played[played["arm"] == arm]
-        if (rows[["policy", "partner", "phase", "step"]].nunique(dropna=False) == 1).all():
+        same = ["policy", "partner", "phase", *["step"] * (not trained)]  # seeds may be at unlike steps
+        if (rows[same].nunique(dropna=False) == 1).all():
             first, mode = rows.iloc[0], Counter(rows["mode"]).most_common(1)[0][0]  # forced:K has few with fewer
             games = rows.set_index("cluster")
             cells.append(PlayedCell(arm, first["policy"], first["partner"], mode, games, bool(trained)))

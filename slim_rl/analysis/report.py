@@ -111,7 +111,7 @@ def _answer(results: Results) -> tuple[str, list[str]]:
     if results["verdict"]:
         main = results["verdict"][0]
         about = f"Arm {words(main['arm'])}, held-out games, partner {words(main['condition'])}:"
-        return about if len(results["verdict"]) > 1 else "", [*main["sentences"], *_faults(results, main)]
+        return about if len(results["arms"]) > 1 else "", [*main["sentences"], *_faults(results, main)]
     if any(results["curves"].values()):
         return "", [
             "No held-out games were played both before and after training: see the figure and table on training below."

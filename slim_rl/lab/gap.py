@@ -65,8 +65,8 @@ def with_gap(log: Log, rows: pd.DataFrame, prices: Mapping[str, float], askers: 
     out = rows.assign(**dict.fromkeys(LOSSES, np.nan))
     for part, ideal in played_by(log, rows, askers):
         price, forced = question_costs(part, prices), part["questions_forced"]
-        uncharged = price * forced  # forced questions are asked, and cost the policy nothing
-        known, reward = part["best_known"] + uncharged, part["reward"] + uncharged
-        gap = losses(ideal, part["questions"] + forced, known, reward, price)
+        gap = losses(ideal, part["questions"] + forced, part["best_known"], part["reward"], price)
+        for name in ("lost", "lost_by_number"):
+            gap[name] = gap[name] - price * forced  # forced questions are asked, and cost the policy nothing
         out.loc[part.index, list(gap)] = np.column_stack(list(gap.values()))
     return out
