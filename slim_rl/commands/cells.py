@@ -61,7 +61,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        path = Path(self.chat_model.replace("/", "-") or self.scripted.replace(":", "") or self.policy)
+        path = Path(self.chat_model.replace("/", "-") or self.scripted.replace(":", "") or Path(self.policy).absolute())
         policy = path.parent.name if path.name == "model" else path.name
         return "_".join((policy, self.partner, self.mode.replace(":", "")))
 
@@ -161,9 +161,10 @@ def cell_config(config: Config, cell: Cell) -> Config:
         alone = config.changed(partner={"mixture": {cell.partner: member}})
     else:
         alone = config if cell.partner == config.opposite.name else against(config, cell.partner)
-    if alone.selfplay and (cell.chat_model or cell.scripted):
+    if alone.selfplay and (cell.chat_model or cell.scripted or cell.mode.startswith("forced")):
         raise ConfigError(
-            "partner.kind=self needs a policy that samples tokens, not a chat model or a scripted policy. Name another partner."
+            "partner.kind=self needs a policy that samples tokens, not a chat model or a scripted policy, and no forced questions. Name "
+            "another partner."
         )
     policy: dict[str, Any] = {} if cell.scripted else {"model": cell.policy}
     if cell.chat_model:

@@ -39,7 +39,13 @@ def command(
     With --output, writes that file, or replaces it; without CONFIG, games are generated as in DialOp. Without --output, writes the
     missing ones of the train and eval files that CONFIG names, by default matching. Prints the paths. Any other setting of the games is a key: --set game.hardness=1.25.
     """
-    options = {"game.n": n, "data.seed": seed, "data.num_train": num_games, "data.num_eval": num_test}
+    options = {
+        "game.n": n,
+        "game.sizes": "[]" if n else None,
+        "data.seed": seed,
+        "data.num_train": num_games,
+        "data.num_eval": num_test,
+    }
     changes = [*(overrides or ()), *(f"{key}={value}" for key, value in options.items() if value is not None)]
     if output is None:
         if games is not None or format is not None:
@@ -51,7 +57,9 @@ def command(
         raise ConfigError(f"--output {output} is not a {format} file. Leave out --format, or name a folder.")
     files: dict[Split, Path] = {}
     if output is not None and num_test is not None:
-        files = {"train": check_folder(output) / f"train.{suffix}", "eval": output / f"test.{suffix}"}
+        files = {"train": check_folder(output) / f"train.{suffix}"}
+        if num_test:
+            files["eval"] = output / f"test.{suffix}"
     elif output is not None:
         files = {"train": output if output.suffix or not output.name else output / f"games.{suffix}"}
     made = write(settings, files, workers, games) if files else ensure_games(settings, workers, overwrite=overwrite)

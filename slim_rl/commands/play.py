@@ -118,7 +118,7 @@ def play(config: Config, *, game: int = 0, console: Console | None = None, ask: 
     errors = f" {env.max_errors} refused actions in a row end the game (game.max_errors)." if env.max_errors else ""
     plans = " An empty line ends a plan." if "propose" in env.tags else ""
     console.print(Text(f"Type {actions}; '{QUIT}' to leave.{plans}{errors}", "dim"))
-    worker = ShownWorker(config, env, Person(console, ask, env))
+    worker = ShownWorker(config.changed(limits={"turn_seconds": None}), env, Person(console, ask, env))
     (dialogue,) = asyncio.run(worker.play(worker.spec(row, "play")))
     if dialogue.failed and dialogue.failure != QUIT_FAILURE:
         raise SlimError(f"The game failed: {dialogue.failure or dialogue.stop_reason}")

@@ -48,7 +48,7 @@ def play_held_out(
         run: function that runs a coroutine on an event loop; by default on one of its own.
 
     Raises:
-        DataError: an earlier dialogue is of another game of the same id.
+        DataError: an earlier dialogue is of another game of the same id, or was played with another prompt.
         SlimError: the partner takes no more games (its endpoint is down, or its budget spent). Finished dialogues are logged.
     """
     specs = [worker.spec(row, SCOPE, trial, phase="eval", step=step) for trial in range(trials) for row in rows]
@@ -57,11 +57,17 @@ def play_held_out(
         earlier = read_log(log) if log.exists() else ()
     done = {dialogue.id: dialogue for dialogue in earlier if not dialogue.failed}
     for spec in specs:
-        for name in worker.ids(spec):
-            if name in done and digest_of(done[name].game_state) != digest_of(spec.row.game_state):
+        for name in done.keys() & worker.ids(spec):
+            before, file = done[name], ""
+            if digest_of(before.game_state) != digest_of(spec.row.game_state):
+                file = f"another game as {spec.row.game_id}: the games"
+            for was, player in ((before.policy, worker.policy), (before.partner, worker.partner_of(spec))):
+                now = player.identity.get("prompt_sha256") if player else None
+                if now and was.get("prompt_sha256", now) != now:
+                    file = "dialogues with another prompt: its"
+            if file:
                 raise DataError(
-                    f"{log} holds another game as {spec.row.game_id}: the games file has changed since; name another folder, or remove "
-                    "the log to play its games again."
+                    f"{log} holds {file} file has changed since; name another folder, or remove the log to play its games again."
                 )
     with DialogueLog(log, tokens=worker.config.log.tokens) as writer:
 

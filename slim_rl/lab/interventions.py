@@ -99,15 +99,19 @@ class NeverAsk(Intervention):
 
     async def act(self, view: View) -> Turn:
         """See `dialogue.players.Partner`. Each further draw has another seed."""
-        usage = Usage()
+        usage = None
         for redraw in range(TRIES):
             seed = seed_of(view.seed, redraw) if redraw else view.seed
             try:
                 turn: Turn = await self.policy.act(replace(view, seed=seed))
             except PartnerFailure as failure:
-                failure.usage = usage + (failure.usage or Usage())
+                failure.usage = _sum(usage, failure.usage)
                 raise
-            usage += turn.usage or Usage()
+            usage = _sum(usage, turn.usage)
             if not self.asks(turn.text):
                 return replace(turn, usage=usage)
         return Turn(self.instead, usage=usage, forced=True)
+
+
+def _sum(one: Usage | None, other: Usage | None) -> Usage | None:
+    return one + other if one and other else one or other

@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from slim_rl.config import load_config
-from slim_rl.dialogue.games_file import load_rows
+from slim_rl.dialogue.games_file import load_rows, read_rows
 from slim_rl.errors import SlimWarning
+from slim_rl.games.matching.env import MatchingEnv
 from tests.commands.shell import process
 from tests.fakes.disk import largest_file
 from tests.paths import ROOT
@@ -31,6 +32,10 @@ def test_generate_writes_games(slim_rl, tmp_path) -> None:
     result = slim_rl("generate", "--num-games", "3", "--n", "3", "--output", str(output))
     assert result.returncode == 0, result.stderr
     assert len(output.read_text().splitlines()) == 3
+    four = tmp_path / "four"
+    slim_rl("generate", "smollm2_local", "--num-games", "6", "--num-test", "0", "--n", "4", "--output", four)
+    (file,) = four.iterdir()
+    assert {len(row.game_state["table"]) for row in read_rows(file, MatchingEnv(), (0,))} == {4}
     script = ROOT / "scripts" / "generate_data.py"
     again = tmp_path / "folder" / "games.jsonl"
     assert "wrote" not in result.stdout and result.stdout.strip() == str(output)

@@ -110,8 +110,7 @@ def test_evaluate_takes_a_run_with_its_own_settings(trained: Path, tmp_path: Pat
 
 def test_run_folder_without_a_model_is_refused(trained: Path) -> None:
     shutil.rmtree(trained / "model")
-    said = refused("evaluate", LOCAL, "--checkpoint", trained)
-    assert "is the folder of a run without a model" in said
+    assert "is the folder of a run without a model" in refused("evaluate", LOCAL, "--checkpoint", trained)
 
 
 # -- a model that is neither here nor on the hub is refused in a sentence, and soon

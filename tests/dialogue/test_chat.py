@@ -119,8 +119,7 @@ def test_a_turn_without_its_end_gets_it(chats) -> None:
 )
 def test_game_and_partner_see_only_what_follows_the_thought(chats, text, said, thought) -> None:
     chat = chats["qwen3", True]
-    ids = [*chat.tokenizer.encode(text, add_special_tokens=False), chat.end_id]
-    assert chat.decode(ids) == (said, thought)
+    assert chat.decode([*chat.tokenizer.encode(text, add_special_tokens=False), chat.end_id]) == (said, thought)
 
 
 @pytest.fixture(scope="module")
@@ -139,8 +138,7 @@ def test_control_tokens_strip_white_space_as_the_tokenizer_does(stripping, syste
     said = stripping.said_ids("[message] hi")
     ids = stripping.prompt_ids(messages) + said + stripping.turn_ids(said, heard)
     messages += [{"role": "assistant", "content": "[message] hi"}, {"role": "user", "content": heard}]
-    read = stripping.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
-    assert ids == read
+    assert ids == stripping.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
 
 
 @pytest.mark.parametrize("thinking", [True, False])
@@ -241,8 +239,7 @@ def test_template_without_a_system_role_gets_the_rules_first(name: str, opening:
     tokenizer = gemma_like(MISTRAL if name == "mistral" else template("gemma"))
     chat = Chat(tokenizer)
     messages = [{"role": role, "content": f"What the {role} says."} for role in opening]
-    told = "\n\n".join(message["content"] for message in messages)
-    folded = [{"role": "user", "content": told}]
+    folded = [{"role": "user", "content": "\n\n".join(message["content"] for message in messages)}]
     render = partial(tokenizer.apply_chat_template, add_generation_prompt=True, return_dict=False)
     assert chat.folded(messages) == folded and chat.prompt_ids(messages) == render(folded)
     said = chat.said_ids("[message] hi")

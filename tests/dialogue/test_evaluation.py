@@ -27,8 +27,14 @@ TWELVE = [GameRow(game.id, 0, game.to_dict(), []) for game in generate_games(12,
 ROWS = TWELVE[:4]
 
 
+class Written(MutePartner):
+    """A partner by a prompt."""
+
+    identity: ClassVar[dict[str, Any]] = {"kind": "mute", "prompt_sha256": "first"}
+
+
 def played(log: Path, rows: list[GameRow], **config: Any) -> list[str]:
-    worker = RolloutWorker(parse_config(config), None, MutePartner())
+    worker = RolloutWorker(parse_config(config), None, Written())
     return [dialogue.id for dialogue in play_held_out(worker, rows, log, step=None)]
 
 
@@ -53,7 +59,7 @@ def test_failed_dialogues_are_played_again(tmp_path: Path) -> None:
     assert [dialogue.failed for dialogue in read_log(log)] == [False, False] and log.read_bytes().count(b"\n") == 3
 
 
-def test_other_games_of_the_same_names_are_refused(tmp_path: Path) -> None:
+def test_other_games_of_the_same_names_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "log.jsonl"
     played(log, ROWS[:2])
     swapped = replace(ROWS[1], game_state=ROWS[2].game_state)
@@ -62,6 +68,9 @@ def test_other_games_of_the_same_names_are_refused(tmp_path: Path) -> None:
         played(log, [ROWS[0], swapped])
     log.unlink()
     assert len(played(log, [ROWS[0], swapped])) == 2
+    monkeypatch.setitem(Written.identity, "prompt_sha256", "second")
+    with pytest.raises(DataError, match="holds dialogues with another prompt: its file has changed"):
+        played(log, [ROWS[0]])
 
 
 def test_run_is_not_resumed_with_other_training_games(tmp_path: Path) -> None:

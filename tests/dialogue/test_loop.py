@@ -33,8 +33,7 @@ def play(chat: Chat, turns: Any, partner: Any = None, limits: Any = None, **kw: 
 
 
 def check_invariant(dialogue: Dialogue, policy: Script, chat: Chat) -> None:
-    n = len(dialogue.response_ids)
-    assert len(dialogue.loss_mask) == len(dialogue.logprobs) == n
+    assert len(dialogue.loss_mask) == len(dialogue.logprobs) == len(dialogue.response_ids)
     whole = dialogue.prompt_ids + dialogue.response_ids
     for ids in policy.inputs:
         assert whole[: len(ids)] == ids

@@ -108,8 +108,7 @@ def test_mixture_member_is_logged_by_name_with_its_arguments() -> None:
 
 
 def test_mixture_takes_no_more_games_once_a_member_does() -> None:
-    by = mixed(shy=1, spent={"share": 1, "kind": f"{__name__}.Spent"})
-    assert by.stopped == "the budget is spent"
+    assert mixed(shy=1, spent={"share": 1, "kind": f"{__name__}.Spent"}).stopped == "the budget is spent"
 
 
 def test_identity_of_a_partner_survives_a_new_setting() -> None:
