@@ -29,7 +29,6 @@ class Section(BaseModel):
 
     model_config = ConfigDict(
         extra="forbid",
-        defer_build=True,  # of what a command reads nothing: a quarter of its start
         frozen=True,
         protected_namespaces=(),
         use_attribute_docstrings=True,
