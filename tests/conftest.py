@@ -10,7 +10,7 @@ import pytest
 from hypothesis import settings
 
 from tests.fakes.upstream import NO_SLIME
-from tests.made import game, make_dialogue
+from tests.made import blank_figures, game, make_dialogue
 from tests.paths import HUMAN
 
 __all__ = ["game", "make_dialogue"]  # fixtures for every folder
@@ -24,7 +24,8 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
-ssl.SSLContext.load_verify_locations = lambda *_: None  # type: ignore[method-assign]  # a client's 30 ms: none meets a server that is trusted
+# The machine's certificates: reading them takes every client 30 ms, and no test connects by TLS.
+ssl.SSLContext.load_verify_locations = lambda *_: None  # type: ignore[method-assign]
 gc.set_threshold(50_000)
 gc.disable()  # torch, verl and the rest are millions of objects that stay: going through them again and again costs as much as their import
 
@@ -86,7 +87,5 @@ def tokenizer_dir(tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path: 
 
 @pytest.fixture
 def unprinted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures are drawn, and stand on the page blank: two thirds of a report's time go into setting and printing them. For tests of
-    something else, on logs like those of which `analysed` and the page of an experiment have them printed."""
-    blank = b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"></svg>'
-    monkeypatch.setattr("slim_rl.analysis.page.to_bytes", lambda figure, form: blank)
+    """For tests of something else, on logs like those of which `analysed` and the page of an experiment have figures printed."""
+    blank_figures(monkeypatch)

@@ -58,17 +58,8 @@ def play_held_out(
     done = {dialogue.id: dialogue for dialogue in earlier if not dialogue.failed}
     for spec in specs:
         for name in done.keys() & worker.ids(spec):
-            before, file = done[name], ""
-            if digest_of(before.game_state) != digest_of(spec.row.game_state):
-                file = f"another game as {spec.row.game_id}: the games"
-            for was, player in ((before.policy, worker.policy), (before.partner, worker.partner_of(spec))):
-                now = player.identity.get("prompt_sha256") if player else None
-                if now and was.get("prompt_sha256", now) != now:
-                    file = "dialogues with another prompt: its"
-            if file:
-                raise DataError(
-                    f"{log} holds {file} file has changed since; name another folder, or remove the log to play its games again."
-                )
+            if other := _difference(done[name], spec, worker):
+                raise DataError(f"{log} holds {other}; name another folder, or remove the log to play its games again.")
     with DialogueLog(log, tokens=worker.config.log.tokens) as writer:
 
         def keep(dialogue: Dialogue) -> None:
@@ -83,3 +74,14 @@ def play_held_out(
     if worker.stopped and any(done[name].failed for spec in left for name in worker.ids(spec)):
         raise SlimError(f"{worker.stopped} Finished dialogues are in {log}; the same command plays the rest.")
     return [done[name] for spec in specs for name in worker.ids(spec) if name in done]
+
+
+def _difference(played: Dialogue, spec: DialogueSpec, worker: RolloutWorker) -> str:
+    """Returns in what a dialogue is not one of its specification; empty if in nothing."""
+    if digest_of(played.game_state) != digest_of(spec.row.game_state):
+        return f"another game as {spec.row.game_id}: the games file has changed since"
+    for was, player in ((played.policy, worker.policy), (played.partner, worker.partner_of(spec))):
+        now = player.identity.get("prompt_sha256") if player else None
+        if now and was.get("prompt_sha256", now) != now:
+            return "dialogues with another prompt: its file has changed since"
+    return ""

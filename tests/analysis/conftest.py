@@ -8,6 +8,7 @@ import pytest
 from slim_rl.analysis import Summary, analyze
 from slim_rl.lab import sections  # noqa: F401  as the command registers them
 from tests.analysis import synthetic
+from tests.made import blank_figures
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +39,5 @@ def evil_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
             dialogue.turns[0].text = dialogue.turns[0].thought = dialogue.turns[0].error = synthetic.EVIL
             file.write(orjson.dumps(dialogue.to_dict(tokens=False)) + b"\n")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "slim_rl.analysis.page.to_bytes", lambda figure, form: b""
-        )  # setting figures takes most of the time
+        blank_figures(patch)
         return analyze([folder], folder / "plots").report

@@ -21,6 +21,7 @@ from slim_rl.dialogue.measures import MEASURES, Measure, batch_metrics
 from slim_rl.dialogue.record import Dialogue
 from slim_rl.lab.experiment.page import write
 from tests.commands.shell import run
+from tests.made import blank_figures
 from tests.stories.backends import BACKENDS, GAME, STORY
 from tests.stories.conftest import GAMES, STEPS
 
@@ -38,9 +39,7 @@ MARKS = Measure(
 def added() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(MEASURES, MARKS.name, MARKS)
-        patch.setattr(
-            "slim_rl.analysis.page.to_bytes", lambda figure, form: b"<svg></svg>"
-        )  # printing them takes most of the time
+        blank_figures(patch)
         yield
 
 
